@@ -1,0 +1,55 @@
+# Two commands: `make run` and `make test`. Both set everything up first; set-up is cached by stamps in .venv.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/wire/_records.py
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all check format lint types imports docs bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.run: $(SOURCES_OF_BUILD)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Setting up (once) …" >&2
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run scripts/install-test-tools
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@scripts/install-test-tools
+	@touch $@
+
+run: $(VENV)/.run ## set up and start a single-node Penstock (ARGS="--port 9192" to pass options)
+	@exec $(BIN)/penstock up $(ARGS)
+
+test: $(VENV)/.dev ## set up and run the tests: the fast ones and a sample of each marked suite
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+test-all: $(VENV)/.dev ## every suite in its long form
+	@$(BIN)/python -m pytest -q --long $(ARGS)
+
+check: format lint types imports test ## what continuous integration runs
+
+format: $(VENV)/.dev ## is the code formatted (mend it with: ruff format)
+	@$(BIN)/ruff format --check .
+
+lint: $(VENV)/.dev ## ruff
+	@$(BIN)/ruff check .
+
+types: $(VENV)/.dev ## mypy, strict
+	@$(BIN)/mypy
+
+imports: $(VENV)/.dev ## who may import whom
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+docs: $(VENV)/.dev ## write the generated reference pages anew
+	@$(BIN)/python scripts/write_reference.py
+
+bench: $(VENV)/.dev ## Penstock beside Apache Kafka, one table (needs a C compiler; Java and Maven for Kafka)
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""One file for each API, named by its key."""

@@ -1,0 +1,1 @@
+"""Row 7: commands, the only place that wires everything and exits the process."""

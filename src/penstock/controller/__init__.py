@@ -1,0 +1,1 @@
+"""Row 4: who leads what; which topics exist."""

@@ -1,0 +1,1 @@
+"""Row 2: one partition's bytes on one disk."""
