@@ -44,13 +44,17 @@ class Random(Protocol):
 
     def random(self) -> float: ...
 
-    def randrange(self, stop: int) -> int: ...
+    def randrange(self, stop: int, /) -> int: ...
 
-    def randbytes(self, count: int) -> bytes: ...
+    def randbytes(self, count: int, /) -> bytes: ...
 
 
 class File(Protocol):
-    """One open file. Positions are always given: there is no cursor. Nothing is durable before `sync`."""
+    """One open file. Positions are always given: there is no cursor. Nothing is durable before `sync`.
+
+    A file that nobody refers to closes itself. So whoever only wants to save descriptors drops its reference instead of
+    calling `close`: a response that is still being sent from the file keeps it open.
+    """
 
     path: str
 

@@ -1,0 +1,159 @@
+"""The network of this machine: raw non-blocking sockets on the event loop's readers and writers.
+
+Not asyncio's transports: those copy what they receive, and uvloop's have no sendfile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from penstock.base.real_disk import RealFile
+from penstock.base.world import Address, Buffer, File, Stream
+
+logger = logging.getLogger(__name__)
+
+ACCEPT_BACKLOG = 1024
+ACCEPTS_PER_WAKE = 64
+ACCEPT_PAUSE_S = 0.1  # after running out of file descriptors
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class RealStream:
+    """One connected socket. The hot calls are the socket's own methods, bound once."""
+
+    __slots__ = ("_fd", "_loop", "_reading", "_socket", "_writing", "local", "peer", "recv_into", "send")
+
+    recv_into: Callable[[Buffer], int]
+    send: Callable[[Buffer], int]
+
+    def __init__(self, connected: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._socket = connected
+        self._loop = loop
+        self._fd = connected.fileno()
+        self._reading = self._writing = False
+        self.peer = Address(*connected.getpeername()[:2])
+        self.local = Address(*connected.getsockname()[:2])
+        self.recv_into = connected.recv_into
+        self.send = connected.send
+
+    def send_file(self, file: File, offset: int, count: int) -> int:
+        assert isinstance(file, RealFile)
+        return os.sendfile(self._fd, file.fd, offset, count)
+
+    def watch_read(self, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._loop.add_reader(self._fd, callback)
+            self._reading = True
+        elif self._reading:
+            self._loop.remove_reader(self._fd)
+            self._reading = False
+
+    def watch_write(self, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._loop.add_writer(self._fd, callback)
+            self._writing = True
+        elif self._writing:
+            self._loop.remove_writer(self._fd)
+            self._writing = False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self.watch_read(None)
+            self.watch_write(None)
+            self._fd = -1
+            self._socket.close()
+
+
+class RealListener:
+    """A listening socket; accepts a bounded number of connections for each wake of the loop."""
+
+    def __init__(
+        self, listening: socket.socket, accept: Callable[[Stream], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.address = Address(*listening.getsockname()[:2])
+        self._socket = listening
+        self._accept = accept
+        self._loop = loop
+        self._closed = False
+        loop.add_reader(listening.fileno(), self._on_readable)
+
+    def _on_readable(self) -> None:
+        for _ in range(ACCEPTS_PER_WAKE):
+            try:
+                connected, _ = self._socket.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                continue
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                logger.warning("cannot accept a connection on %s: %s", self.address, error.strerror)
+                self._loop.remove_reader(self._socket.fileno())
+                self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
+                return
+            try:
+                stream = RealStream(connected, self._loop)
+            except OSError:  # the peer is gone already
+                connected.close()
+                continue
+            self._accept(stream)
+
+    def _resume(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+
+class RealNetwork:
+    """TCP over IPv4 and IPv6."""
+
+    async def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> RealListener:
+        loop = asyncio.get_running_loop()
+        family, _, _, _, address = (
+            await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        )[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                dual = 0 if host in ("", "::") else 1
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, dual)
+            listening.bind(address)
+            listening.listen(ACCEPT_BACKLOG)
+        except BaseException:
+            listening.close()
+            raise
+        return RealListener(listening, accept, loop)
+
+    async def connect(self, host: str, port: int) -> RealStream:
+        loop = asyncio.get_running_loop()
+        last_error: OSError | None = None
+        for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            connecting = socket.socket(family, kind, protocol)
+            connecting.setblocking(False)
+            try:
+                await loop.sock_connect(connecting, address)
+                return RealStream(connecting, loop)
+            except OSError as error:
+                connecting.close()
+                last_error = error
+            except BaseException:
+                connecting.close()
+                raise
+        assert last_error is not None
+        raise last_error

@@ -1,0 +1,27 @@
+"""The world as it is: this machine's clock, disk, network and entropy."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from penstock.base.real_disk import RealDisk
+from penstock.base.real_network import RealNetwork
+from penstock.base.world import World
+
+_SUSPEND_AWARE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class RealClock:
+    """Wall time, and a monotonic time that counts while the machine sleeps (where the system has one)."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(_SUSPEND_AWARE_CLOCK)
+
+
+def real_world() -> World:
+    """Everything real; make it once."""
+    return World(clock=RealClock(), disk=RealDisk(), network=RealNetwork(), random=random.SystemRandom())
