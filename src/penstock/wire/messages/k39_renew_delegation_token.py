@@ -1,0 +1,18 @@
+"""RenewDelegationToken (key 39): a later expiry for a token."""
+
+from __future__ import annotations
+
+from penstock.wire.schema import field, int16, int32, int64, message
+
+
+@message("1-2", flexible="2+")
+class RenewDelegationTokenRequest:
+    hmac: bytes = field("0+")
+    renew_period_ms: int64 = field("0+")
+
+
+@message("1-2", flexible="2+")
+class RenewDelegationTokenResponse:
+    error_code: int16 = field("0+")
+    expiry_timestamp_ms: int64 = field("0+")
+    throttle_time_ms: int32 = field("0+")
