@@ -1,0 +1,153 @@
+"""The four codecs of record batches, written as the Java client writes them and read as anyone writes them.
+
+What is read comes from strangers, so inflation has a ceiling: a codec only ever writes into a buffer that we made, and
+stops in mid-stream when the buffer is full. A declared size is believed only where it makes that buffer smaller, or
+after it was compared with the ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from mmap import mmap
+from struct import Struct
+
+import cramjam
+
+from penstock.base.world import Buffer
+
+
+class Compression(IntEnum):
+    """The lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CompressionError(ValueError):
+    """Compressed bytes that are damaged, or that inflate to more than they may."""
+
+
+# Snappy has no streaming form of its own; Kafka uses the framing of the xerial (snappy-java) library:
+# magic 8 | version 4 | lowest compatible version 4 | blocks, each with its length before it in 4 bytes.
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_SIZE = 32 * 1024
+_XERIAL_LENGTH = Struct(">i")
+_SNAPPY_RATIO_MAX = 22  # three bytes copy at most 64
+
+# Inflating a small input first into a small buffer spares the page faults of a large fresh one.
+_FIRST_TRY_INPUT_SIZE_MAX = 64 * 1024
+_FIRST_TRY_RATIO = 8
+_FIRST_TRY_SIZE_MIN = 4 * 1024
+
+
+def compress(codec: Compression, data: Buffer) -> bytes:
+    """The data as this codec stores it inside a batch."""
+    if codec is Compression.NONE:
+        return bytes(data)
+    if codec is Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data, level=6))
+    if codec is Compression.SNAPPY:
+        return _compress_xerial(memoryview(data))
+    if codec is Compression.LZ4:
+        return _compress_lz4(data)
+    return bytes(cramjam.zstd.compress(data, level=3))
+
+
+def decompress(codec: Compression, data: Buffer, *, size_bytes_max: int) -> bytes:
+    """The data before compression. CompressionError if it is damaged or larger than `size_bytes_max`."""
+    if codec is Compression.NONE:
+        return bytes(data)
+    if codec is Compression.SNAPPY:
+        return _decompress_snappy(memoryview(data), size_bytes_max)
+    return _inflate(codec, data, size_bytes_max)
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    # The Java client refuses frames whose blocks refer to earlier blocks.
+    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    compressor.compress(bytes(data))
+    return bytes(compressor.finish())
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_SIZE]))
+        parts += (_XERIAL_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        return _decompress_xerial(data, size_bytes_max)
+    return bytes(_decompress_snappy_block(data, size_bytes_max))
+
+
+def _decompress_xerial(data: memoryview, size_bytes_max: int) -> bytes:
+    position = len(_XERIAL_HEADER)
+    if len(data) < position:
+        raise CompressionError("snappy: the stream ends inside its header")
+    blocks: list[bytearray] = []
+    room = size_bytes_max
+    while position < len(data):
+        if len(data) - position < _XERIAL_LENGTH.size:
+            raise CompressionError("snappy: the stream ends inside the length of a block")
+        (length,) = _XERIAL_LENGTH.unpack_from(data, position)
+        position += _XERIAL_LENGTH.size
+        if not 0 <= length <= len(data) - position:
+            raise CompressionError(f"snappy: a block of {length} bytes, {len(data) - position} are left")
+        block = _decompress_snappy_block(data[position : position + length], room)
+        room -= len(block)
+        blocks.append(block)
+        position += length
+    return b"".join(blocks)
+
+
+def _decompress_snappy_block(data: memoryview, size_bytes_max: int) -> bytearray:
+    """One block; its first bytes say how large it becomes, and the codec holds it to that."""
+    try:
+        size_bytes = cramjam.snappy.decompress_raw_len(data)
+        if size_bytes > size_bytes_max:
+            raise CompressionError(f"snappy: inflates to more than the {size_bytes_max} bytes that are allowed")
+        if size_bytes > _SNAPPY_RATIO_MAX * len(data):
+            raise CompressionError(f"snappy: {len(data)} bytes cannot hold {size_bytes}")
+        block = bytearray(size_bytes)
+        if cramjam.snappy.decompress_raw_into(data, block) != size_bytes:
+            raise CompressionError("snappy: a block is shorter than it says")
+        return block
+    except cramjam.DecompressionError as error:
+        raise CompressionError(f"snappy: {error}") from None
+
+
+_INFLATE_INTO: dict[Compression, Callable[[Buffer, bytearray | mmap], int]] = {
+    Compression.GZIP: cramjam.gzip.decompress_into,
+    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+def _inflate(codec: Compression, data: Buffer, size_bytes_max: int) -> bytes:
+    """Inflate into a buffer as large as the ceiling, of which only the pages that are written to cost memory."""
+    inflate_into = _INFLATE_INTO[codec]
+    first_size = max(_FIRST_TRY_SIZE_MIN, _FIRST_TRY_RATIO * len(data))
+    if len(data) <= _FIRST_TRY_INPUT_SIZE_MAX and first_size <= size_bytes_max:
+        first = bytearray(first_size)
+        try:
+            return bytes(memoryview(first)[: inflate_into(data, first)])
+        except cramjam.DecompressionError:
+            del first  # too small, or the data is damaged: the next attempt tells
+    with mmap(-1, max(1, size_bytes_max)) as scratch:
+        try:
+            size_bytes = inflate_into(data, scratch)
+        except cramjam.DecompressionError as error:
+            raise CompressionError(
+                f"{codec.name.lower()}: damaged, or more than the {size_bytes_max} bytes that are allowed ({error})"
+            ) from None
+        if size_bytes > size_bytes_max:
+            raise CompressionError(f"{codec.name.lower()}: inflates to something where nothing is allowed")
+        return scratch[:size_bytes]
