@@ -1,0 +1,1 @@
+"""Penstock beside Apache Kafka: the same work, on the same machine, in the same run (`python -m bench`)."""

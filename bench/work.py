@@ -1,0 +1,167 @@
+"""The pieces of work that are measured, one row each, and how much of each makes a full or a quick run.
+
+An item's name is what `--only` takes. Sizes are chosen so that a figure settles while tmpfs stays small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bench.load import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything: one of these for a full run, one for a quick one."""
+
+    rounds: int
+    large_batch_bytes: int  # produced per measurement, in all
+    small_batch_bytes: int
+    seconds: float  # for work that is measured by time
+    fill_bytes: int  # what a fetch finds in each partition
+    fetch_bytes: int
+    warm_bytes: int  # page memory touched beforehand
+    warm_up: float  # share of the work that is done, unmeasured, before it is measured
+    settle_s: float  # before memory is read
+    quiet_seconds: float
+    cold_bytes: int
+
+
+FULL = Sizes(
+    rounds=3,
+    large_batch_bytes=1_500_000_000,
+    small_batch_bytes=600_000_000,
+    seconds=5,
+    fill_bytes=400_000_000,
+    fetch_bytes=4_000_000_000,
+    warm_bytes=6_000_000_000,
+    warm_up=0.3,
+    settle_s=3,
+    quiet_seconds=10,
+    cold_bytes=1_500_000_000,
+)
+QUICK = Sizes(
+    rounds=1,
+    large_batch_bytes=300_000_000,
+    small_batch_bytes=100_000_000,
+    seconds=1,
+    fill_bytes=100_000_000,
+    fetch_bytes=800_000_000,
+    warm_bytes=2_000_000_000,
+    warm_up=0.5,
+    settle_s=1,
+    quiet_seconds=2,
+    cold_bytes=300_000_000,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One load against one topic."""
+
+    name: str
+    title: str
+    mode: str
+    options: Options
+    amount: str  # the field of Sizes that says how much, and so in which unit
+    partitions: int = 1
+    fill: bool = False  # the topic is filled first
+    shown: tuple[str, ...] = field(default=("mb_s", "cpu_s_per_gb"))
+
+    def load_options(self, sizes: Sizes, share: float = 1.0) -> Options:
+        amount = getattr(sizes, self.amount) * share
+        limit: Options = {"seconds": amount} if self.amount == "seconds" else {"total_bytes": int(amount)}
+        return {**self.options, **limit, "partitions": self.partitions}
+
+
+LARGE = ("mb_s", "messages_s", "cpu_s_per_gb", "p99_ms")
+SMALL = ("requests_s", "p50_ms", "p99_ms", "cpu_us_per_request")
+
+LOADS = [
+    Item(
+        "produce-1mb-100b",
+        "produce, 1 MB batches of 100-byte messages, 1 connection, 5 in flight",
+        "produce",
+        {"batch_bytes": 1_000_000, "record_bytes": 100, "inflight": 5},
+        "large_batch_bytes",
+        shown=LARGE,
+    ),
+    Item(
+        "produce-1mb-1kb",
+        "produce, 1 MB batches of 1 KB messages, 1 connection, 5 in flight",
+        "produce",
+        {"batch_bytes": 1_000_000, "record_bytes": 1000, "inflight": 5},
+        "large_batch_bytes",
+        shown=LARGE,
+    ),
+    Item(
+        "produce-16kb",
+        "produce, 16 KB batches of 100-byte messages, 4 connections, 4 partitions, 5 in flight",
+        "produce",
+        {"batch_bytes": 16_000, "record_bytes": 100, "inflight": 5, "connections": 4},
+        "small_batch_bytes",
+        partitions=4,
+        shown=LARGE,
+    ),
+    Item(
+        "one-message-1",
+        "one 100-byte message per request, 1 connection in lock step",
+        "produce",
+        {"record_bytes": 100},
+        "seconds",
+        shown=SMALL,
+    ),
+    Item(
+        "one-message-100",
+        "one 100-byte message per request, 100 connections",
+        "produce",
+        {"record_bytes": 100, "connections": 100},
+        "seconds",
+        shown=SMALL,
+    ),
+    Item(
+        "fixed-rate",
+        "2,000 requests a second of 1 KB over 10 connections",
+        "rate",
+        {"record_bytes": 1000, "connections": 10, "rate": 2000},
+        "seconds",
+        shown=("p50_ms", "p99_ms", "p999_ms", "cpu_us_per_request"),
+    ),
+    Item(
+        "fetch-1",
+        "fetch, 1 MB at a time, 1 connection",
+        "fetch",
+        {"max_bytes": 1_000_000},
+        "fetch_bytes",
+        fill=True,
+        shown=("mb_s", "messages_s", "cpu_s_per_gb"),
+    ),
+    Item(
+        "fetch-4",
+        "fetch, 1 MB at a time, 4 connections, 4 partitions",
+        "fetch",
+        {"max_bytes": 1_000_000, "connections": 4},
+        "fetch_bytes",
+        partitions=4,
+        fill=True,
+        shown=("mb_s", "messages_s", "cpu_s_per_gb"),
+    ),
+]
+
+FILL: Options = {"batch_bytes": 100_000, "record_bytes": 100, "inflight": 5}
+
+START = "start"
+START_TITLE = "start to the first acknowledged message; resident memory"
+START_SHOWN = ("fresh_s", "thousand_partitions_s", "idle_mb", "thousand_partitions_mb")
+
+MEMORY = "memory-after-load"
+MEMORY_TITLE = "resident memory after the loads above"
+MEMORY_SHOWN = ("loaded_mb",)
+
+QUIET = "quiet-client"
+QUIET_TITLE = "100 requests a second of 1 KB, on disk, beside a cold reader and a writer that waits for the disk"
+QUIET_SHOWN = ("p50_ms", "p99_ms", "reader_mb_s", "writer_requests_s")
+
+NAMES = [*(item.name for item in LOADS), MEMORY, START, QUIET]
+TITLES = {item.name: item.title for item in LOADS} | {MEMORY: MEMORY_TITLE, START: START_TITLE, QUIET: QUIET_TITLE}
+SHOWN = {item.name: item.shown for item in LOADS} | {MEMORY: MEMORY_SHOWN, START: START_SHOWN, QUIET: QUIET_SHOWN}
