@@ -35,13 +35,13 @@ IDENTITY = Section("Identity and coordination", "Who this broker is, and where t
 ))
 
 LISTENING = Section("Listeners and connections", "Where clients connect, and how many may.", (
-    Setting(name="listeners", kind=Kind.LIST, default=("PLAINTEXT://:9092",), check=distinct(), dynamic=PER_BROKER,
+    Setting(name="listeners", kind=Kind.LIST, default=("PLAINTEXT://:9092",), check=distinct(),
             doc="Where the broker listens, as a list of `NAME://host:port`. No host or `0.0.0.0` is every IPv4 "
                 "address, `[::]` every address; port 0 is any free one."),
     Setting(name="advertised.listeners", kind=Kind.LIST, default=None, check=distinct(),
             doc="The addresses that clients are told to use, by listener name. Not given, those of `listeners`, with "
                 "the host name in place of a wildcard."),
-    Setting(name="listener.security.protocol.map", kind=Kind.STRING, dynamic=PER_BROKER,
+    Setting(name="listener.security.protocol.map", kind=Kind.STRING,
             default="SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
             doc="Which security protocol each listener name speaks, as a list of `NAME:PROTOCOL`."),
     Setting(name="inter.broker.listener.name", kind=Kind.STRING, default=None,

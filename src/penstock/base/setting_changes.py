@@ -52,8 +52,7 @@ def apply_changes(
         elif change.operation is Operation.DELETE:
             result.pop(change.name, None)
         else:
-            assert change.value is not None
-            result[change.name] = _new_value(table, change.name, change.operation, change.value, result, inherited)
+            result[change.name] = _new_value(change, result, inherited)
     if problems:
         raise SettingsError(problems)
     return result
@@ -74,21 +73,19 @@ def _change_problem(table: Table, change: Change, given: Mapping[str, str], igno
     return None
 
 
-def _new_value(
-    table: Table, name: str, operation: Operation, value: str, given: Mapping[str, str], inherited: TypedSettings
-) -> str:
-    if operation is Operation.SET:
-        return value
-    words = [word.strip() for word in value.split(",") if word.strip()]
-    current = _members(given[name]) if name in given else _inherited_members(inherited, name)
-    if operation is Operation.APPEND:
+def _new_value(change: Change, given: Mapping[str, str], inherited: TypedSettings) -> str:
+    assert change.value is not None
+    if change.operation is Operation.SET:
+        return change.value
+    words = _members(change.value)
+    if change.name in given:
+        current = _members(given[change.name])
+    else:
+        current = [] if inherited.value(change.name) is None else inherited.list(change.name)
+    if change.operation is Operation.APPEND:
         return ",".join(dict.fromkeys([*current, *words]))
     return ",".join(word for word in current if word not in words)
 
 
 def _members(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _inherited_members(inherited: TypedSettings, name: str) -> list[str]:
-    return [] if inherited.value(name) is None else inherited.list(name)

@@ -19,6 +19,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
+_SHOWN_LENGTH_MAX = 100
 
 
 class Kind(IntEnum):
@@ -37,7 +38,8 @@ class Kind(IntEnum):
 
 _BITS = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
-_HUMAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)")
+_DOUBLE = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_HUMAN = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([a-zA-Z]{1,10})")
 _SIZES = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _TIMES_MS = {
     "ms": 1,
@@ -55,6 +57,12 @@ _TIMES_MS = {
     "week": 604_800_000,
 }
 UNIT_MS = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
+
+
+def quoted(text: object) -> str:
+    """Text as it is shown in a sentence: in quotes, and not longer than anybody wants to read."""
+    shown = str(text)
+    return repr(shown if len(shown) <= _SHOWN_LENGTH_MAX else shown[:_SHOWN_LENGTH_MAX] + "…")
 
 
 def parse_value(kind: Kind, text: str, unit: str | None = None) -> Value:
@@ -75,7 +83,7 @@ def parse_value(kind: Kind, text: str, unit: str | None = None) -> Value:
 
 def _parse_boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"must be true or false, not {text!r}")
+        raise ValueError(f"must be true or false, not {quoted(text)}")
     return text.lower() == "true"
 
 
@@ -83,8 +91,8 @@ def _parse_integer(text: str, bits: int, unit: str | None) -> int:
     if not _INTEGER.fullmatch(text):
         suggestion = plain_number(text, unit)
         if suggestion is not None:
-            raise ValueError(f"is a plain number of {unit}: write {suggestion} rather than {text!r}")
-        raise ValueError(f"must be a whole number{f' of {unit}' if unit else ''}, not {text!r}")
+            raise ValueError(f"is a plain number of {unit}: write {suggestion} rather than {quoted(text)}")
+        raise ValueError(f"must be a whole number{f' of {unit}' if unit else ''}, not {quoted(text)}")
     number = int(text)
     limit = 2 ** (bits - 1)
     if not -limit <= number < limit:
@@ -93,12 +101,11 @@ def _parse_integer(text: str, bits: int, unit: str | None) -> int:
 
 
 def _parse_double(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"must be a number, not {text!r}") from None
+    if not _DOUBLE.fullmatch(text):
+        raise ValueError(f"must be a number, not {quoted(text)}")
+    number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"must be a finite number, not {text!r}")
+        raise ValueError(f"must be a finite number, not {quoted(text)}")
     return number
 
 
@@ -148,16 +155,17 @@ def at_least(minimum: float) -> Check:
     return Check(f"at least {minimum}", problem)
 
 
-def between(minimum: float, maximum: float) -> Check:
-    """A number from `minimum` to `maximum`, both allowed."""
+def between(minimum: float, maximum: float, or_equal: float | None = None) -> Check:
+    """A number from `minimum` to `maximum`, both allowed, or one other."""
+    text = f"{minimum} to {maximum}" + ("" if or_equal is None else f", or {or_equal}")
 
     def problem(value: Value) -> str | None:
         assert isinstance(value, int | float)
-        if minimum <= value <= maximum:
+        if minimum <= value <= maximum or value == or_equal:
             return None
-        return f"must be between {minimum} and {maximum}, not {format_value(value)}"
+        return f"must be {text}, not {format_value(value)}"
 
-    return Check(f"{minimum} to {maximum}", problem)
+    return Check(text, problem)
 
 
 def one_of(*allowed: str, ignore_case: bool = False) -> Check:
@@ -169,7 +177,7 @@ def one_of(*allowed: str, ignore_case: bool = False) -> Check:
         assert isinstance(value, str)
         if (value.lower() if ignore_case else value) in words:
             return None
-        return f"must be one of {', '.join(word or '(empty)' for word in allowed)}, not {value!r}"
+        return f"must be one of {', '.join(word or '(empty)' for word in allowed)}, not {quoted(value)}"
 
     return Check(listed, problem)
 
@@ -181,7 +189,7 @@ def each_one_of(*allowed: str, may_be_empty: bool = False) -> Check:
         assert isinstance(value, tuple)
         wrong = [word for word in value if word not in allowed]
         if wrong:
-            return f"takes {', '.join(allowed)}, not {', '.join(map(repr, wrong))}"
+            return f"takes {', '.join(allowed)}, not {', '.join(map(quoted, wrong[:5]))}"
         return _list_problem(value, may_be_empty)
 
     return Check("any of " + ", ".join(f"`{word}`" for word in allowed), problem)
@@ -203,18 +211,17 @@ def _list_problem(value: tuple[str, ...], may_be_empty: bool) -> str | None:
     if "" in value:
         return "has an empty member (two commas in a row?)"
     if len(set(value)) != len(value):
-        return f"names {next(word for word in value if value.count(word) > 1)!r} more than once"
+        return f"names {next(word for word in value if value.count(word) > 1)} more than once"
     return None
 
 
 def matching(pattern: str, text: str) -> Check:
-    """Text (or every member of a list) of a certain form, which `text` describes."""
+    """A value that is written in a certain form, which `text` describes."""
     compiled = re.compile(pattern)
 
     def problem(value: Value) -> str | None:
-        words = value if isinstance(value, tuple) else (value,)
-        wrong = [word for word in words if not compiled.fullmatch(str(word))]
-        return f"must be {text}, not {', '.join(map(repr, wrong))}" if wrong else None
+        written = format_value(value) or ""
+        return None if compiled.fullmatch(written) else f"must be {text}, not {quoted(written)}"
 
     return Check(text, problem)
 

@@ -107,6 +107,7 @@ class Resolved:
     value: str | None
     source: Source
     synonyms: tuple[Synonym, ...]
+    read_only: bool
 
 
 class SettingsError(ValueError):
@@ -182,7 +183,7 @@ def judge(table: Table, given: Mapping[str, str], ignored: Mapping[str, str], re
 
 
 def known_reason(name: str, reasons: Mapping[str, str]) -> str | None:
-    """The reason given for `name` or for a prefix of it."""
+    """The reason given for `name`, or for names that begin like it, without the prefix of a listener."""
     if name in reasons:
         return reasons[name]
     match = _LISTENER_PREFIX.fullmatch(name)
@@ -195,8 +196,8 @@ def known_reason(name: str, reasons: Mapping[str, str]) -> str | None:
 
 def unknown_name(table: Table, name: str) -> str:
     """The sentence about a name that is not a setting."""
-    suggestion = table.suggestion(name)
-    return f"{name} is not a setting" + (f"; did you mean {suggestion}?" if suggestion else "")
+    suggestion = table.suggestion(name) if len(name) < 100 else None
+    return f"{name[:100]} is not a setting" + (f"; did you mean {suggestion}?" if suggestion else "")
 
 
 class TypedSettings(ABC):
@@ -277,7 +278,13 @@ class Settings(TypedSettings):
             Synonym(place.name, None if row.sensitive else text, source) for place, text, source in self._places(row)
         )
         value = None if row.sensitive else format_value(self.value(name))
-        return Resolved(row, value, synonyms[0].source if synonyms else Source.DEFAULT, synonyms)
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        return Resolved(row, value, source, synonyms, read_only=row.dynamic is Dynamic.READ_ONLY)
+
+    def explain_all(self) -> list[Resolved]:
+        """Every setting there is, and those that are given for single listeners."""
+        given = {name for _, values in self._layers for name in values}
+        return [self.explain(name) for name in (*self.table, *sorted(given - set(self.table)))]
 
     def for_listener(self, listener: str, mechanism: str | None = None) -> ListenerSettings:
         """The settings as one listener has them: `listener.name.<listener>.x` is stronger than `x`."""

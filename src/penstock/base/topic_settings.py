@@ -41,7 +41,9 @@ IGNORED_TOPIC_SETTINGS: Mapping[str, str] = {
     "message.downconversion.enable": "it belongs to older releases of Kafka",
     "message.timestamp.difference.max.ms": "it belongs to older releases of Kafka",
 }
-_THROTTLED = matching(r"(\*|none|[0-9]+:[0-9]+)", "`*` or a list of `partition:broker`")
+_THROTTLED = matching(
+    r"(\*|([0-9]{1,10}:[0-9]{1,10})(,[0-9]{1,10}:[0-9]{1,10})*)?", "`*` or a list of `partition:broker`"
+)
 _ONLY_FALSE = Check(
     "only `false`", lambda value: "must be false: there is no remote storage" if value is True else None
 )
@@ -110,7 +112,7 @@ WRITING = Section("Writing", "What is accepted, how it is stored, and when it is
     Setting(name="compression.type", kind=Kind.STRING, default="producer", check=one_of(*COMPRESSION_TYPES),
             broker_name="compression.type",
             doc="How batches are compressed on disk; `producer` keeps them as they arrive, which is the fastest."),
-    Setting(name="compression.gzip.level", kind=Kind.INT, default=-1, check=between(-1, 9),
+    Setting(name="compression.gzip.level", kind=Kind.INT, default=-1, check=between(1, 9, or_equal=-1),
             broker_name="compression.gzip.level",
             doc="The level where the broker compresses with gzip; -1 is gzip's own default."),
     Setting(name="compression.lz4.level", kind=Kind.INT, default=9, check=between(1, 17),
@@ -177,7 +179,11 @@ class TopicSettings(TypedSettings):
         else:
             others = (Synonym(name, format_value(row.default), Source.DEFAULT),)
         synonyms = (*own, *others)
-        return Resolved(row, value, synonyms[0].source, synonyms)
+        return Resolved(row, value, synonyms[0].source, synonyms, read_only=False)
+
+    def explain_all(self) -> list[Resolved]:
+        """Every setting there is."""
+        return [self.explain(name) for name in TOPIC_SETTINGS]
 
 
 def topic_problems(broker: Settings, overrides: Mapping[str, str]) -> list[str]:
