@@ -1,0 +1,608 @@
+"""One partition's log on one disk: append at the end, read anywhere, forget at the beginning, cut at the end.
+
+The log is a row of segments; only the last one grows. Offsets from `start_offset` to `end_offset` can be read; those
+below `recovery_point` are durable. All calls are made by the event loop, one at a time, except where a method says
+that it blocks or that it may run in another thread. What an append changes in memory it changes after the write, so
+that a write that fails changes nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, NoReturn
+from uuid import UUID
+from zlib import crc32
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import TopicPartition
+from penstock.base.world import Clock, Disk
+from penstock.log import names
+from penstock.log.checkpoints import encode_epochs
+from penstock.log.config import LogConfig
+from penstock.log.file_cache import FileCache
+from penstock.log.flush import FlushPlan
+from penstock.log.followed import check_followed
+from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_indexes, replay
+from penstock.log.markers import Marker, encode_marker
+from penstock.log.partition_metadata import claim_folder
+from penstock.log.producers import ProducedBatch
+from penstock.log.ranges import NOTHING, LogRange, range_in
+from penstock.log.removal import remove_if_there, remove_segments
+from penstock.log.retention import DeletedSegment, segments_to_delete
+from penstock.log.scan import DamagedLog
+from penstock.log.segment import Segment
+from penstock.log.snapshots import load_latest, snapshot_offsets, snapshot_path, write_snapshot
+from penstock.log.sparse_index import DamagedIndex
+from penstock.log.txn_index import AbortedTransaction
+from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header, stamp
+from penstock.wire.batch import stamp_append_time as _stamp_append_time
+
+NO_TIME = -1
+
+
+class Appended(NamedTuple):
+    """Where a batch is. A duplicate was there before and has not been written again."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+
+
+class PartitionLog:
+    """The log of one partition."""
+
+    __slots__ = (
+        "_active",
+        "_bases",
+        "_create_time",
+        "_disk",
+        "_epochs_written",
+        "_failure",
+        "_files",
+        "_flushed_ms",
+        "_flushing",
+        "_folder_changes",
+        "_folder_synced",
+        "_generation",
+        "_jitter_ms",
+        "_lower_recovery_point",
+        "_parent_synced",
+        "_segments",
+        "_unsynced",
+        "config",
+        "end_offset",
+        "epochs",
+        "folder",
+        "producers",
+        "recovery",
+        "recovery_point",
+        "size_bytes",
+        "start_offset",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        files: FileCache,
+        folder: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: UUID,
+        loaded: LoadedLog,
+        lower_recovery_point: Callable[[int], None] | None,
+    ) -> None:
+        self._files = files
+        self._disk = files.disk
+        self.folder = folder
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._lower_recovery_point = lower_recovery_point
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.recovery = loaded.report
+        self.start_offset = loaded.start_offset
+        self.recovery_point = loaded.recovery_point
+        self._set_segments(loaded.segments)
+        self.use_config(config)
+        self._failure: str | None = None
+        self._generation = 0  # counts the cuts: what was begun before one does not count after it
+        self._flushing = False
+        self._flushed_ms = loaded.loaded_ms
+        self._unsynced = loaded.unsynced
+        was_clean = loaded.report.was_clean
+        self._epochs_written = 0 if was_clean else -1
+        self._folder_synced = 0
+        self._folder_changes = 0 if was_clean else 1
+        self._parent_synced = was_clean
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        clock: Clock,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: UUID,
+        clean_shutdown: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        files: FileCache | None = None,
+        lower_recovery_point: Callable[[int], None] | None = None,
+    ) -> PartitionLog:
+        """Open the partition's folder in a log directory, or make it. After an unclean stop this blocks for a while.
+
+        `lower_recovery_point` is called before the log is cut below its recovery point: it must make durable that a
+        later recovery begins no higher than the offset it is given.
+        """
+        folder = f"{directory}/{topic_partition}"
+        files = files or FileCache(disk)
+        is_new = claim_folder(disk, folder, topic_id)
+        loaded = Loader(
+            files,
+            clock,
+            folder,
+            config,
+            clean=clean_shutdown,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        ).load()
+        log = cls(files, folder, topic_partition, config, topic_id, loaded, lower_recovery_point)
+        if is_new:
+            log._unsynced.append(f"{folder}/{names.PARTITION_METADATA_FILE}")
+            log._parent_synced = False
+            log._folder_changes += 1
+        return log
+
+    def use_config(self, config: LogConfig) -> None:
+        """Go on with other settings."""
+        self.config = config
+        self._create_time = config.message_timestamp_type == "CreateTime"
+        jitter_ms = config.segment_jitter_ms
+        self._jitter_ms = crc32(self.folder.encode()) % jitter_ms if jitter_ms > 0 else 0
+
+    def _set_segments(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+        self.end_offset = self._active.next_offset
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+
+    # -- appending
+
+    def append_as_leader(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        """Append one sound batch of a client; its offset, leader epoch and (if so set) its time are filled in."""
+        config = self.config
+        if len(batch) > config.max_message_bytes:
+            raise ApiError(
+                Error.MESSAGE_TOO_LARGE,
+                f"a batch of {len(batch)} bytes is over the limit of {config.max_message_bytes}",
+            )
+        if header.attributes & CONTROL:
+            raise ApiError(Error.INVALID_RECORD, "clients may not write control records")
+        if header.producer_id >= 0:
+            repeated = self.producers.check(header)
+            if repeated is not None:
+                return self._answer_duplicate(repeated)
+        append_time_ms = NO_TIME
+        if not self._create_time:
+            append_time_ms = now_ms
+            header = _stamp_append_time(batch, header, now_ms)
+        elif (
+            header.max_timestamp - now_ms > config.timestamp_after_max_ms
+            or now_ms - header.base_timestamp > config.timestamp_before_max_ms
+            or header.attributes & LOG_APPEND_TIME
+        ):
+            self._refuse_timestamp(header, now_ms)
+        base_offset = self._append(batch, header, leader_epoch, now_ms)
+        if header.producer_id >= 0:
+            self.producers.note(header, base_offset)
+        return Appended(base_offset, self.end_offset - 1, append_time_ms, False)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Append the marker that ends a transaction."""
+        self.producers.check_marker(producer_id, producer_epoch, marker)
+        batch = memoryview(encode_marker(producer_id, producer_epoch, marker, now_ms))
+        header = read_header(batch)
+        base_offset = self._append(batch, header, leader_epoch, now_ms)
+        aborted = self.producers.note_marker(header, marker, base_offset)
+        if aborted is not None:
+            self._active.txn_index.append(aborted)
+        return Appended(base_offset, base_offset, NO_TIME, False)
+
+    def _append(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> int:
+        """Give a batch the next offsets and write it; returns its base offset."""
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        size_bytes = len(batch)
+        active = self._active_for(size_bytes, last_offset, header.max_timestamp, now_ms)
+        stamp(batch, base_offset, leader_epoch)
+        self._write(active, batch)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        active.note_batch(last_offset, header.max_timestamp, size_bytes, self.config.index_interval_bytes)
+        self.end_offset = last_offset + 1
+        self.size_bytes += size_bytes
+        return base_offset
+
+    def append_as_follower(self, batches: memoryview) -> int:
+        """Append whole batches as the leader sent them, offsets included; returns the new end offset.
+
+        Every batch is checked first; nothing is written if one is bad or out of order.
+        """
+        checked = check_followed(batches, self.end_offset)
+        for header, batch in checked:
+            now_ms = header.max_timestamp
+            active = self._active_for(len(batch), header.last_offset, header.max_timestamp, now_ms)
+            self._write(active, batch)
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+            active.note_batch(header.last_offset, header.max_timestamp, len(batch), self.config.index_interval_bytes)
+            self.end_offset = header.last_offset + 1
+            self.size_bytes += len(batch)
+            note_producer(self.producers, active, header, batch)
+        return self.end_offset
+
+    def _active_for(self, size_bytes: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
+        """The segment that takes the next batch, rolled if that is due, with its file open."""
+        if self._failure is not None:
+            self._refuse_storage(self._failure)
+        active = self._active
+        config = self.config
+        if not active.has_room_for(size_bytes, last_offset, config.segment_bytes, config.index_size_bytes_max) or (
+            active.size_bytes and self._is_time_up(active, timestamp)
+        ):
+            self.roll(now_ms)
+            active = self._active
+        if active.file is None:
+            self._hold_active()
+        return active
+
+    def _is_time_up(self, active: Segment, timestamp: int) -> bool:
+        first = active.first_timestamp
+        if first is None:
+            first = active.load_first_timestamp()
+        return first >= 0 and timestamp - first > self.config.segment_ms - self._jitter_ms
+
+    def _hold_active(self) -> None:
+        try:
+            self._active.hold_file()
+        except OSError as error:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot open {self._active.log_path}: {error}") from error
+        if self._active.size_bytes == 0:
+            self._folder_changes += 1
+
+    def _write(self, active: Segment, batch: memoryview) -> None:
+        """Write at the end of the file; after an error the file is put back to what it was."""
+        file = active.file
+        assert file is not None
+        try:
+            file.write((batch,), active.size_bytes)
+        except OSError as error:
+            try:
+                file.truncate(active.size_bytes)
+            except OSError as second:
+                self.fail(f"{active.log_path} cannot be put back after a failed write: {second}")
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot write {active.log_path}: {error}") from error
+
+    def _answer_duplicate(self, repeated: ProducedBatch) -> Appended:
+        append_time_ms = NO_TIME if self._create_time else repeated.timestamp
+        return Appended(repeated.first_offset, repeated.last_offset, append_time_ms, True)
+
+    def _refuse_timestamp(self, header: BatchHeader, now_ms: int) -> None:
+        """INVALID_TIMESTAMP, unless the batch has no time at all."""
+        if header.attributes & LOG_APPEND_TIME:
+            raise ApiError(Error.INVALID_TIMESTAMP, "a producer may not say that the log gave the time")
+        if header.base_timestamp == NO_TIME and header.max_timestamp == NO_TIME:
+            return
+        raise ApiError(
+            Error.INVALID_TIMESTAMP,
+            f"timestamps {header.base_timestamp} to {header.max_timestamp} are too far from {now_ms}",
+        )
+
+    # -- failing
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log takes no more appends, or None."""
+        return self._failure
+
+    def fail(self, reason: str) -> None:
+        """The disk cannot be trusted any more: refuse every append from now on."""
+        self._failure = self._failure or reason
+
+    def _refuse_storage(self, reason: str) -> NoReturn:
+        raise ApiError(Error.KAFKA_STORAGE_ERROR, reason)
+
+    # -- rolling
+
+    def roll(self, now_ms: int) -> None:
+        """Close the last segment and begin a new one; an empty last segment stays."""
+        old = self._active
+        if old.size_bytes == 0:
+            return
+        new = Segment(self._files, self.folder, self.end_offset, created_ms=now_ms, fresh=True)
+        try:
+            unsynced = old.finish()
+            unsynced.append(write_snapshot(self._disk, self.folder, self.end_offset, self.producers))
+            file = new.hold_file()
+        except OSError as error:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot begin a segment in {self.folder}: {error}") from error
+        if file.size():
+            file.truncate(0)
+        old.let_go()
+        self._unsynced += unsynced
+        self._folder_changes += 1
+        self._segments.append(new)
+        self._bases.append(new.base_offset)
+        self._active = new
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Roll a segment that has been open for long enough although nothing is written now."""
+        active = self._active
+        if not active.size_bytes or now_ms - active.created_ms <= self.config.segment_ms - self._jitter_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    # -- reading
+
+    def is_hot(self, offset: int) -> bool:
+        """Whether `read` finds an offset without a look at a file; if not, it may block, in another thread too."""
+        return self._active.is_recent(offset)
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = True) -> LogRange:
+        """The batches from the one that holds `offset`, as far as they end below `end_offset` and fit `max_bytes`."""
+        if offset < self.start_offset or offset > self.end_offset:
+            raise ApiError(
+                Error.OFFSET_OUT_OF_RANGE, f"offset {offset} is not in {self.start_offset}..{self.end_offset}"
+            )
+        if offset >= end_offset:
+            return NOTHING
+        active = self._active
+        if offset >= active.base_offset:
+            return self._read_segment(active, offset, max_bytes, end_offset, at_least_one)
+        for segment in self._segments[bisect_right(self._bases, offset) - 1 :]:
+            found = self._read_segment(segment, offset, max_bytes, end_offset, at_least_one)
+            if found.size_bytes or segment.next_offset >= end_offset:
+                return found
+        return NOTHING
+
+    def _read_segment(
+        self, segment: Segment, offset: int, max_bytes: int, end_offset: int, at_least_one: bool
+    ) -> LogRange:
+        try:
+            return range_in(segment, offset, max_bytes, end_offset, at_least_one)
+        except DamagedIndex:
+            self._rebuild_indexes(segment)
+        except DamagedLog as damage:
+            self._refuse_damaged(damage)
+        try:
+            return range_in(segment, offset, max_bytes, end_offset, at_least_one)
+        except DamagedLog as damage:
+            self._refuse_damaged(damage)
+
+    def _rebuild_indexes(self, segment: Segment) -> None:
+        next_offset = segment.next_offset
+        try:
+            rebuild_indexes(segment, self.config.index_interval_bytes)
+        except DamagedLog as damage:
+            self._refuse_damaged(damage)
+        finally:
+            segment.next_offset = next_offset
+        if segment is not self._active:
+            self._unsynced += segment.finish()
+
+    def _refuse_damaged(self, damage: DamagedLog) -> NoReturn:
+        raise ApiError(Error.KAFKA_STORAGE_ERROR, str(damage)) from damage
+
+    def verify(self, found: LogRange) -> DamagedLog | None:
+        """Check the batches of a range against their checksums. May block; may run in another thread."""
+        return found.damage()
+
+    def mark_verified(self, found: LogRange) -> None:
+        """Remember that a range was found sound."""
+        if found.segment is not None:
+            found.segment.mark_verified(found.position, found.position + found.size_bytes)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that touch a range of offsets, for readers of committed records."""
+        found = []
+        for segment in self._segments[max(0, bisect_right(self._bases, start_offset) - 1) :]:
+            for entry in segment.txn_index.entries():
+                if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return found
+        return found
+
+    # -- flushing
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether the policy (messages, time) asks for a flush now."""
+        unflushed = self.end_offset - self.recovery_point
+        if unflushed <= 0 or self._flushing:
+            return False
+        return unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
+
+    def begin_flush(self) -> FlushPlan:
+        """What has to be synced to make everything so far durable. One plan at a time."""
+        assert not self._flushing, "a flush of this log is under way"
+        self._flushing = True
+        active = self._active
+        replaced = []
+        if self._epochs_written != self.epochs.version:
+            replaced.append((f"{self.folder}/{names.EPOCHS_FILE}", encode_epochs(self.epochs.entries())))
+        return FlushPlan(
+            disk=self._disk,
+            end_offset=self.end_offset,
+            generation=self._generation,
+            folder=self.folder,
+            file=active.open_file() if active.size_bytes else None,
+            paths=tuple(self._unsynced),
+            replaced=tuple(replaced),
+            sync_folder=self._folder_changes != self._folder_synced,
+            sync_parent=not self._parent_synced,
+            folder_changes=self._folder_changes,
+            epochs_version=self.epochs.version,
+        )
+
+    def complete_flush(self, plan: FlushPlan, now_ms: int | None = None) -> None:
+        """The plan has run: what it covers is durable, or the log is done for."""
+        self._flushing = False
+        if plan.error is not None or not plan.done:
+            self.fail(f"a sync of {self.folder} failed: {plan.error}")
+            self._refuse_storage(str(self._failure))
+        self._unsynced = [path for path in self._unsynced if path not in plan.paths]
+        self._folder_synced = plan.folder_changes
+        self._epochs_written = plan.epochs_version
+        self._parent_synced = True
+        if now_ms is not None:
+            self._flushed_ms = now_ms
+        if plan.generation == self._generation:
+            self.recovery_point = max(self.recovery_point, plan.end_offset)
+
+    def flush(self) -> None:
+        """All three steps at once. Blocks."""
+        plan = self.begin_flush()
+        try:
+            plan.run()
+        except OSError:
+            pass  # complete_flush says it
+        self.complete_flush(plan)
+
+    # -- forgetting the beginning
+
+    def advance_start_offset(self, offset: int) -> bool:
+        """Records below an offset are deleted; whether that is news. Their segments go with the next retention."""
+        if offset > self.end_offset:
+            raise ApiError(Error.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the end {self.end_offset}")
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def apply_retention(self, now_ms: int, *, high_watermark: int) -> list[DeletedSegment]:
+        """Take the segments that are due out of the log; `remove_files` removes them from the disk then."""
+        due = segments_to_delete(
+            self._segments,
+            self.config,
+            now_ms=now_ms,
+            high_watermark=high_watermark,
+            start_offset=self.start_offset,
+            modified_ms=lambda segment: self._disk.modified_ms(segment.log_path),
+        )
+        if len(due) == len(self._segments):
+            self.roll(now_ms)
+            if len(due) == len(self._segments):  # the last segment is empty and stays
+                due.pop()
+        if not due:
+            return []
+        self._segments = self._segments[len(due) :]
+        self._bases = self._bases[len(due) :]
+        self.size_bytes -= sum(deleted.size_bytes for deleted in due)
+        if self._segments[0].base_offset > self.start_offset:
+            self.start_offset = self._segments[0].base_offset
+            self.epochs.truncate_from_start(self.start_offset)
+        return due
+
+    def remove_files(self, deleted: Iterable[DeletedSegment]) -> None:
+        """Remove the files of segments that retention took out, oldest first. Blocks; runs in another thread."""
+        remove_segments(self._files, self.folder, [segment.base_offset for segment in deleted])
+
+    # -- cutting the end
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything from an offset on, durably, whole batches only; whether there was anything. Blocks."""
+        if offset >= self.end_offset:
+            return False
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._prepare_cut(offset)
+        at = bisect_right(self._bases, offset) - 1
+        kept = self._segments[: at + 1]
+        self._drop_later_segments(at + 1)
+        last = kept[-1]
+        position = last.locate(offset)
+        last.cut(position, min(offset, last.next_offset))
+        self._set_segments(kept)
+        self._forget_after_cut()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and go on at an offset. Blocks."""
+        self._prepare_cut(min(offset, self.start_offset))
+        self._drop_later_segments(0)
+        segment = Segment(self._files, self.folder, offset, created_ms=self._active.created_ms, fresh=True)
+        segment.hold_file()
+        self._disk.sync_dir(self.folder)
+        self._set_segments([segment])
+        self.start_offset = self.recovery_point = offset
+        self.epochs.clear()
+        self._remove_snapshots_after(-1)
+        self.producers.replace([], offset)
+
+    def _prepare_cut(self, offset: int) -> None:
+        assert not self._flushing, "a flush of this log is under way"
+        self._generation += 1
+        if offset < self.recovery_point:
+            if self._lower_recovery_point is not None:
+                self._lower_recovery_point(offset)
+            self.recovery_point = offset
+
+    def _drop_later_segments(self, from_index: int) -> None:
+        dropped = [segment.base_offset for segment in self._segments[from_index:]]
+        remove_segments(self._files, self.folder, reversed(dropped))
+
+    def _forget_after_cut(self) -> None:
+        """Epochs and producers become what they were at the new end."""
+        self.epochs.truncate_from_end(self.end_offset)
+        self.start_offset = min(self.start_offset, self.end_offset)
+        self._remove_snapshots_after(self.end_offset)
+        offsets = snapshot_offsets(self._disk.list_dir(self.folder))
+        if not load_latest(self._disk, self.folder, offsets, self.end_offset, self.producers):
+            self.producers.replace([], self._segments[0].base_offset)
+        replay(self.producers, self._segments, self.end_offset)
+
+    def _remove_snapshots_after(self, offset: int) -> None:
+        for snapshot in snapshot_offsets(self._disk.list_dir(self.folder)):
+            if snapshot > offset:
+                remove_if_there(self._disk, snapshot_path(self.folder, snapshot))
+        self._disk.sync_dir(self.folder)
+
+    # -- the end
+
+    def close(self) -> None:
+        """Write and sync everything, so that the next start has nothing to recover. Blocks."""
+        if self._failure is not None:
+            return
+        if self._active.size_bytes or self._active.base_offset:
+            self._unsynced += self._active.finish()
+            self._unsynced.append(write_snapshot(self._disk, self.folder, self.end_offset, self.producers))
+            self._folder_changes += 1
+        self.flush()
+        for segment in self._segments:
+            segment.let_go()
+            self._files.drop(segment.log_path)
+
+    def delete(self, unique_hex: str) -> str:
+        """Take the partition out of its log directory by renaming its folder, durably; returns the new path. Blocks.
+
+        What is left is to remove that folder (`removal.remove_folder`), now or after a restart.
+        """
+        parent = self.folder.rpartition("/")[0]
+        target = f"{parent}/{names.deleted_folder_name(self.topic_partition, unique_hex)}"
+        for segment in self._segments:
+            segment.let_go()
+            self._files.drop(segment.log_path)
+        self.fail("the partition is deleted")
+        self._disk.rename(self.folder, target)
+        self._disk.sync_dir(parent)
+        return target

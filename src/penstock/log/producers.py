@@ -1,0 +1,235 @@
+"""What a partition knows of the producers that write to it: the ground of idempotence and of transactions.
+
+For every producer id: its epoch, its last five batches and, if a transaction is open, where that began. The leader
+checks a batch against this before it writes it (`check`) and notes it afterwards (`note`); followers and recovery only
+note. Nothing else changes the state, so that replaying the log gives the same state again.
+
+Sequence numbers count records and wrap after 2^31 - 1. A batch that is one of the last five again is a retry and gets
+its old offset. A producer nobody knows may begin anywhere: its past may have been deleted with old segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from penstock.base.errors import ApiError, Error
+from penstock.log.markers import Marker
+from penstock.log.txn_index import AbortedTransaction
+from penstock.wire.batch import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
+
+BATCHES_KEPT = 5
+NO_EPOCH = -1
+NO_OFFSET = -1
+NO_SEQUENCE = -1
+SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class ProducedBatch(NamedTuple):
+    """One batch of a producer: which sequence numbers it had and which offsets it got."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerState:
+    """One producer as the partition knows it."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "transaction_first_offset")
+
+    def __init__(self, producer_id: int, epoch: int = NO_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[ProducedBatch] = []  # oldest first, all of the current epoch
+        self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch = NO_EPOCH
+        self.transaction_first_offset = NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProducerState):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ProducerState({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
+
+
+class ProducerStates:
+    """All producers of one partition, and its open transactions."""
+
+    __slots__ = ("_by_id", "_decided", "_open", "end_offset")
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, ProducerState] = {}
+        self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
+        self._decided: list[tuple[int, int]] = []  # (marker's offset, first offset) not yet below the high watermark
+        self.end_offset = 0  # the state is that of the log up to here
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(self._by_id.values())
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._by_id.get(producer_id)
+
+    # -- the leader's check
+
+    def check(self, header: BatchHeader) -> ProducedBatch | None:
+        """The batch this one repeats, or None if it may be appended; ApiError if it may not."""
+        sequence = header.base_sequence
+        if sequence < 0 or header.producer_epoch < 0:
+            raise ApiError(
+                Error.INVALID_RECORD, f"producer {header.producer_id} without a sequence number or without an epoch"
+            )
+        state = self._by_id.get(header.producer_id)
+        if state is None:
+            return None
+        if header.producer_epoch != state.epoch:
+            _check_new_epoch(state, header)
+        else:
+            batches = state.batches
+            expected = (batches[-1].last_sequence + 1) & SEQUENCE_MASK if batches else 0
+            if sequence != expected:
+                return _find_duplicate(state, header, expected)
+        if state.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL:
+            raise ApiError(
+                Error.INVALID_TXN_STATE, f"producer {state.producer_id} has a transaction open and wrote outside of it"
+            )
+        return None
+
+    def check_marker(self, producer_id: int, producer_epoch: int, marker: Marker) -> None:
+        """ApiError if a newer producer or a newer coordinator has been heard of."""
+        state = self._by_id.get(producer_id)
+        if state is None:
+            return
+        if producer_epoch < state.epoch:
+            raise ApiError(
+                Error.INVALID_PRODUCER_EPOCH, f"epoch {producer_epoch} of producer {producer_id} is over: {state.epoch}"
+            )
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise ApiError(
+                Error.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} is over: {state.coordinator_epoch}",
+            )
+
+    # -- what was appended
+
+    def note(self, header: BatchHeader, base_offset: int) -> None:
+        """A batch of records of a producer is in the log, at this offset."""
+        producer_id = header.producer_id
+        state = self._by_id.get(producer_id)
+        if state is None:
+            state = self._by_id[producer_id] = ProducerState(producer_id)
+        batches = state.batches
+        if state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            batches.clear()
+        elif len(batches) == BATCHES_KEPT:
+            del batches[0]
+        delta, sequence = header.last_offset_delta, header.base_sequence
+        last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
+        timestamp = state.last_timestamp = header.max_timestamp
+        batches.append(ProducedBatch(sequence, last_sequence, base_offset, base_offset + delta, timestamp))
+        if header.attributes & TRANSACTIONAL and state.transaction_first_offset == NO_OFFSET:
+            state.transaction_first_offset = base_offset
+            self._open[producer_id] = base_offset
+
+    def note_marker(self, header: BatchHeader, marker: Marker, marker_offset: int) -> AbortedTransaction | None:
+        """A marker is in the log, at this offset; returns what belongs into the transaction index, if anything."""
+        producer_id = header.producer_id
+        state = self._by_id.get(producer_id)
+        if state is None:
+            state = self._by_id[producer_id] = ProducerState(producer_id)
+        if state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            state.batches.clear()
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.last_timestamp = header.max_timestamp
+        first_offset, state.transaction_first_offset = state.transaction_first_offset, NO_OFFSET
+        if first_offset == NO_OFFSET:
+            return None
+        self._open.pop(producer_id, None)
+        self._decided.append((marker_offset, first_offset))
+        if marker.is_commit:
+            return None
+        stable = min(self._open.values(), default=marker_offset + 1)
+        return AbortedTransaction(producer_id, first_offset, marker_offset, stable)
+
+    # -- transactions
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest transaction without a marker begins."""
+        return min(self._open.values(), default=None)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Every transaction that began before this offset is decided, and its marker is below the high watermark."""
+        if not self._open and not self._decided:
+            return high_watermark
+        if self._decided:
+            self._decided = [pair for pair in self._decided if pair[0] >= high_watermark]
+        starts = [first_offset for _marker, first_offset in self._decided]
+        return min(high_watermark, *self._open.values(), *starts)
+
+    # -- as a whole
+
+    def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
+        """Forget producers that have been silent for long and have no transaction open; which ones."""
+        expired = [
+            state.producer_id
+            for state in self._by_id.values()
+            if state.transaction_first_offset == NO_OFFSET and now_ms - state.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._by_id[producer_id]
+        return expired
+
+    def replace(self, states: Iterable[ProducerState], end_offset: int) -> None:
+        """Become what a snapshot at this offset says."""
+        self._by_id = {state.producer_id: state for state in states}
+        self._open = {
+            state.producer_id: state.transaction_first_offset
+            for state in self._by_id.values()
+            if state.transaction_first_offset != NO_OFFSET
+        }
+        self._decided = []
+        self.end_offset = end_offset
+
+
+def _check_new_epoch(state: ProducerState, header: BatchHeader) -> None:
+    if header.producer_epoch < state.epoch:
+        raise ApiError(
+            Error.INVALID_PRODUCER_EPOCH,
+            f"epoch {header.producer_epoch} of producer {state.producer_id} is over: {state.epoch}",
+        )
+    if header.base_sequence != 0:
+        raise ApiError(
+            Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"a new epoch of producer {state.producer_id} begins with sequence {header.base_sequence}, not 0",
+        )
+
+
+def _find_duplicate(state: ProducerState, header: BatchHeader, expected: int) -> ProducedBatch:
+    last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK
+    for batch in state.batches:
+        if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
+            return batch
+    raise ApiError(
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {state.producer_id} sent sequence {header.base_sequence}, expected was {expected}",
+    )

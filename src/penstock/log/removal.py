@@ -1,0 +1,58 @@
+"""Taking files out of a log so that a crash in between leaves nothing half.
+
+A file is first renamed to `*.deleted`, which takes it out of the log; then the folder is synced; only then is it
+removed. Readers that still hold the file are not disturbed. Whatever lies around as `*.deleted` at the next start is
+removed then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.base.world import Disk
+from penstock.log import names
+from penstock.log.file_cache import FileCache
+
+_ALL_SUFFIXES = (names.LOG, names.SNAPSHOT, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+def remove_segments(files: FileCache, folder: str, base_offsets: Iterable[int]) -> None:
+    """Remove segments one after the other in the given order, each durably before the next. Blocks."""
+    disk = files.disk
+    marked: list[str] = []
+    for base_offset in base_offsets:
+        marked += _mark(files, f"{folder}/{names.offset_name(base_offset)}")
+        disk.sync_dir(folder)
+    for path in marked:
+        remove_if_there(disk, path)
+
+
+def _mark(files: FileCache, stem: str) -> list[str]:
+    marked = []
+    for suffix in _ALL_SUFFIXES:
+        path = stem + suffix
+        files.drop(path)
+        try:
+            files.disk.rename(path, path + names.DELETED)
+        except FileNotFoundError:
+            continue
+        marked.append(path + names.DELETED)
+    return marked
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    try:
+        disk.remove(path)
+    except FileNotFoundError:
+        pass
+
+
+def remove_folder(disk: Disk, path: str) -> None:
+    """Remove a folder that was renamed to `*-delete`, and all in it. Blocks."""
+    for name in disk.list_dir(path):
+        child = f"{path}/{name}"
+        if disk.is_dir(child):
+            remove_folder(disk, child)
+        else:
+            remove_if_there(disk, child)
+    disk.remove_dir(path)

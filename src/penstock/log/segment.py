@@ -1,0 +1,333 @@
+"""One segment: a file of batches and the indexes that find them.
+
+The last segment of a log grows; the others never change. For the batches written last (the *recent* ones) the segment
+remembers where each ends and begins, so that readers at the tail, who are nearly all readers, are answered without
+touching a file. Every other place is found with the sparse index and a walk over the few headers behind its entry.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from penstock.base.world import File
+from penstock.log import names
+from penstock.log.file_cache import FileCache
+from penstock.log.intervals import Intervals
+from penstock.log.scan import DamagedLog, walk_headers
+from penstock.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, DamagedIndex, SparseIndex
+from penstock.log.txn_index import TransactionIndex
+from penstock.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP
+
+RECENT_BATCHES_MAX = 512
+RELATIVE_OFFSET_MAX = 2**31 - 1
+POSITION_MAX = 2**31 - 1
+
+
+class Segment:
+    """The batches from `base_offset` to `next_offset`, and where they are."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_files",
+        "_recent_from",
+        "_recent_lasts",
+        "_recent_positions",
+        "base_offset",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "index",
+        "indexes_missing",
+        "log_path",
+        "max_timestamp_known",
+        "max_timestamp_offset",
+        "max_timestamp_value",
+        "next_offset",
+        "size_bytes",
+        "stem",
+        "time_index",
+        "txn_index",
+        "verified_from",
+        "verified_parts",
+    )
+
+    def __init__(
+        self,
+        files: FileCache,
+        folder: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        fresh: bool,
+        has_txn_index: bool = False,
+    ) -> None:
+        self._files = files
+        self.base_offset = base_offset
+        self.stem = stem = f"{folder}/{base_offset:020d}"
+        self.log_path = stem + names.LOG
+        self.file: File | None = None  # held open while the segment is being written
+        self.index = SparseIndex(files, stem + names.INDEX, OFFSET_ENTRY, fresh=fresh)
+        self.time_index = SparseIndex(files, stem + names.TIME_INDEX, TIME_ENTRY, fresh=fresh)
+        self.txn_index = TransactionIndex(files, stem + names.TXN_INDEX, exists=has_txn_index)
+        self.size_bytes = 0
+        self.next_offset = base_offset
+        self.created_ms = created_ms
+        self.first_timestamp: int | None = None  # of the first batch; None until it is known
+        self.max_timestamp_value = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.max_timestamp_known = fresh
+        self.verified_from = 0  # written or checked by this process: everything from this position on …
+        self.verified_parts = Intervals()  # … and these parts before it
+        self.indexes_missing = False
+        self._bytes_since_index = 0
+        self._recent_from = base_offset  # the offset after the batch before the recent ones
+        self._recent_lasts = array("q")  # last offset of each recent batch
+        self._recent_positions = array("q")
+
+    # -- writing
+
+    def open_file(self, *, create: bool = False) -> File:
+        """The log file: the one held open, or one from the cache."""
+        return self.file if self.file is not None else self._files.get(self.log_path, create=create)
+
+    def has_room_for(self, size_bytes: int, last_offset: int, segment_bytes_max: int, index_bytes_max: int) -> bool:
+        """Whether a batch still fits, by size, by offset and by the size of the indexes; an empty segment takes any."""
+        end = self.size_bytes + size_bytes
+        if end > segment_bytes_max or end > POSITION_MAX:
+            return self.size_bytes == 0
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return False
+        if self.size_bytes // 5 < index_bytes_max:  # a batch has 61 bytes or more, an entry at most 12
+            return True
+        return self.time_index.size_bytes + TIME_ENTRY.size <= index_bytes_max
+
+    def hold_file(self) -> File:
+        """Keep the file open for writing."""
+        self.file = file = self.open_file(create=True)
+        return file
+
+    def note_batch(self, last_offset: int, timestamp: int, size_bytes: int, interval_bytes: int) -> None:
+        """Account for a batch that lies at the end of the file now."""
+        position = self.size_bytes
+        if position == 0:
+            self.first_timestamp = timestamp
+        if timestamp > self.max_timestamp_value:
+            self.max_timestamp_value = timestamp
+            self.max_timestamp_offset = last_offset
+        if self._bytes_since_index > interval_bytes:
+            self._add_index_entries(last_offset, position)
+        self._bytes_since_index += size_bytes
+        lasts = self._recent_lasts
+        if len(lasts) >= RECENT_BATCHES_MAX:
+            self._forget_half_of_recent()
+            lasts = self._recent_lasts
+        self._recent_positions.append(position)
+        lasts.append(last_offset)
+        self.next_offset = last_offset + 1
+        self.size_bytes = position + size_bytes
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        self.index.append(last_offset - self.base_offset, position)
+        self._add_time_entry()
+        self._bytes_since_index = 0
+
+    def _add_time_entry(self) -> None:
+        """Time entries grow in both numbers; one that would not grow is left out."""
+        if self.max_timestamp_value < 0:
+            return
+        relative = self.max_timestamp_offset - self.base_offset
+        last = self.time_index.last()
+        if last is None or (self.max_timestamp_value > last[0] and relative > last[1]):
+            self.time_index.append(self.max_timestamp_value, relative)
+
+    def _forget_half_of_recent(self) -> None:
+        half = RECENT_BATCHES_MAX // 2
+        self._recent_from = self._recent_lasts[half - 1] + 1
+        self._recent_positions = self._recent_positions[half:]
+        self._recent_lasts = self._recent_lasts[half:]
+
+    def finish(self) -> list[str]:
+        """The segment grows no more: its indexes are put into their files. Returns the files that are not synced."""
+        self.max_timestamp()
+        self._add_time_entry()
+        self.index.write_pending()
+        self.time_index.write_pending()
+        paths = [self.log_path, self.index.path, self.time_index.path]
+        if self.txn_index.write_pending():
+            paths.append(self.txn_index.path)
+        return paths
+
+    def let_go(self) -> None:
+        """Nothing is written any more: the file goes back to the cache, the recent batches are forgotten."""
+        self.file = None
+        self._forget_recent()
+
+    def _forget_recent(self) -> None:
+        self._recent_from = self.next_offset
+        self._recent_lasts = array("q")
+        self._recent_positions = array("q")
+
+    # -- loading
+
+    def rebuild_reset(self) -> None:
+        """Forget everything that is derived from the file, before its batches are noted anew."""
+        self.txn_index.clear()
+        self.reset_indexes()
+
+    def reset_indexes(self) -> None:
+        """The same, but keep the transaction index."""
+        self.index.clear()
+        self.time_index.clear()
+        self.indexes_missing = False
+        self.size_bytes = 0
+        self.next_offset = self.base_offset
+        self.first_timestamp = None
+        self.max_timestamp_value = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.max_timestamp_known = True
+        self._bytes_since_index = 0
+        self._forget_recent()
+
+    def load_tail(self, size_bytes: int) -> None:
+        """Find the end of a cleanly closed segment from its last index entry on; DamagedLog if it does not fit."""
+        file = self.open_file()
+        last = self.index.last()
+        position = last[1] if last is not None else 0
+        next_offset = self.base_offset
+        last_time = self.time_index.last()
+        max_timestamp, max_timestamp_offset = last_time if last_time is not None else (NO_TIMESTAMP, 0)
+        for at, header in walk_headers(file, position, size_bytes):
+            if header.base_offset < next_offset:
+                raise DamagedLog(file.path, at, f"base offset {header.base_offset} follows {next_offset - 1}")
+            if last is not None and at == position and header.last_offset != self.base_offset + last[0]:
+                raise DamagedIndex(f"{self.index.path} does not fit the log")
+            next_offset = header.next_offset
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset - self.base_offset
+        self._bytes_since_index = size_bytes - position
+        self.size_bytes = size_bytes
+        self.next_offset = next_offset
+        self.max_timestamp_value = max_timestamp
+        self.max_timestamp_offset = self.base_offset + max_timestamp_offset
+        self.max_timestamp_known = True
+        self._forget_recent()
+
+    # -- finding
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether the place of an offset is known without looking at a file."""
+        return offset >= self._recent_from
+
+    def locate(self, offset: int) -> int:
+        """The position of the first batch that ends at or after an offset; the size of the segment if there is none."""
+        if offset >= self._recent_from:
+            lasts, positions = self._recent_lasts, self._recent_positions
+            at = bisect_left(lasts, offset)
+            return positions[at] if at < len(lasts) else self.size_bytes
+        entry = self.index.find_by_key(offset - self.base_offset)
+        start = entry[1] if entry is not None else 0
+        for position, header in walk_headers(self.open_file(), start, self.size_bytes):
+            if entry is not None and position == start and header.last_offset != self.base_offset + entry[0]:
+                raise DamagedIndex(f"{self.index.path} does not fit the log")
+            if header.last_offset >= offset:
+                return position
+        return self.size_bytes
+
+    def boundary_at_or_before(self, position: int) -> int:
+        """The largest batch boundary that is not after a position."""
+        if position >= self.size_bytes:
+            return self.size_bytes
+        positions = self._recent_positions
+        if positions and position >= positions[0]:
+            return positions[bisect_right(positions, position) - 1]
+        entry = self.index.find_by_value(position)
+        boundary = entry[1] if entry is not None else 0
+        for at, _header in walk_headers(self.open_file(), boundary, self.size_bytes):
+            if at > position:
+                break
+            boundary = at
+        return boundary
+
+    def end_of_batch(self, position: int) -> int:
+        """Where the batch that begins at a position ends."""
+        positions = self._recent_positions
+        if positions and position >= positions[0]:
+            at = bisect_right(positions, position)
+            return positions[at] if at < len(positions) else self.size_bytes
+        for at, header in walk_headers(self.open_file(), position, self.size_bytes):
+            return at + header.length + LOG_OVERHEAD
+        return position
+
+    # -- soundness
+
+    def is_verified(self, start: int, end: int) -> bool:
+        """Whether this process has seen that the bytes of a range are sound."""
+        return start >= self.verified_from or self.verified_parts.covers(start, min(end, self.verified_from))
+
+    def mark_verified(self, start: int, end: int) -> None:
+        self.verified_parts.add(start, min(end, self.verified_from))
+
+    # -- time
+
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, -1 if it has none."""
+        if not self.max_timestamp_known:
+            self._load_max_timestamp()
+        return self.max_timestamp_value
+
+    def _load_max_timestamp(self) -> None:
+        last = self.time_index.last()
+        value, offset = (last[0], self.base_offset + last[1]) if last is not None else (NO_TIMESTAMP, self.base_offset)
+        start = self.locate(offset + 1) if last is not None else 0
+        for _position, header in walk_headers(self.open_file(), start, self.size_bytes):
+            if header.max_timestamp > value:
+                value, offset = header.max_timestamp, header.last_offset
+        if value > self.max_timestamp_value:
+            self.max_timestamp_value, self.max_timestamp_offset = value, offset
+        self.max_timestamp_known = True
+
+    def load_first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, by which the age of the segment is told."""
+        if self.first_timestamp is None:
+            for _position, header in walk_headers(self.open_file(), 0, self.size_bytes):
+                self.first_timestamp = header.max_timestamp
+                return header.max_timestamp
+            return NO_TIMESTAMP
+        return self.first_timestamp
+
+    # -- cutting
+
+    def cut(self, position: int, next_offset: int) -> None:
+        """Drop everything from a batch boundary on, durably, and the index entries that point there."""
+        file = self.open_file(create=True)
+        file.truncate(position)
+        file.sync()
+        self.size_bytes = position
+        self.next_offset = next_offset
+        self.verified_parts.cut(position)
+        self.verified_from = min(self.verified_from, position)
+        self._forget_recent()
+        self._cut_indexes(position, next_offset)
+
+    def _cut_indexes(self, position: int, next_offset: int) -> None:
+        relative = next_offset - self.base_offset
+        self.index.keep_first(_count_below(self.index, 0, relative))
+        self.time_index.keep_first(_count_below(self.time_index, 1, relative))
+        self.txn_index.keep_below(next_offset)
+        last = self.index.last()
+        self._bytes_since_index = position - (last[1] if last is not None else 0)
+        if position == 0:
+            self.first_timestamp = None
+        self.max_timestamp_value = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.max_timestamp_known = position == 0
+
+
+def _count_below(index: SparseIndex, field: int, relative: int) -> int:
+    count = 0
+    for entry in index.entries():
+        if entry[field] >= relative:
+            break
+        count += 1
+    return count

@@ -1,0 +1,175 @@
+"""Index files: fixed-size entries of two numbers that only grow, searched by halving.
+
+    .index      relative offset of a batch's last record (4 bytes) | position of the batch in the log file (4 bytes)
+    .timeindex  largest timestamp so far (8 bytes) | relative offset of the batch it came from (4 bytes)
+
+The newest entries stay in memory and are written in groups; the older ones are looked up in the file, which lies in
+the page cache, so that an index costs no memory of ours. Apache Kafka pads the index of an active segment with zeros:
+entries of zeros at the end do not count. Offsets here are relative to the segment's base offset.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from struct import Struct
+
+from penstock.log.file_cache import FileCache
+
+OFFSET_ENTRY = Struct(">II")
+TIME_ENTRY = Struct(">qI")
+PENDING_ENTRIES_MAX = 256
+
+
+def _no_entries() -> tuple[array[int], array[int]]:
+    return array("q"), array("q")
+
+
+class DamagedIndex(Exception):
+    """An index that does not fit its log: it must be built anew."""
+
+
+class SparseIndex:
+    """One index file and the entries that are not in it yet."""
+
+    __slots__ = ("_entry", "_files", "_pending", "_stored", "path")
+
+    def __init__(self, files: FileCache, path: str, entry: Struct, *, fresh: bool = False) -> None:
+        self._files = files
+        self.path = path
+        self._entry = entry
+        self._pending = _no_entries()  # replaced, never emptied: a thread that reads may hold the old pair
+        self._stored: int | None = 0 if fresh else None  # entries in the file; None: not looked at yet
+
+    def __len__(self) -> int:
+        return self._stored_count() + len(self._pending[0])
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self) * self._entry.size
+
+    def append(self, key: int, value: int) -> None:
+        """Add an entry; a disk that cannot take it now will be asked again."""
+        keys, values = self._pending
+        values.append(value)
+        keys.append(key)
+        if len(keys) >= PENDING_ENTRIES_MAX:
+            try:
+                self.write_pending()
+            except OSError:
+                pass
+
+    def write_pending(self) -> None:
+        """Put the entries of memory into the file, which exists afterwards even when there are none."""
+        stored = self._stored_count()
+        file = self._files.get(self.path, create=True)
+        keys, values = self._pending
+        if keys:
+            file.write([b"".join(map(self._entry.pack, keys, values))], stored * self._entry.size)
+            self._stored = stored + len(keys)
+            self._pending = _no_entries()
+        elif stored == 0 and file.size() > 0:
+            file.truncate(0)
+
+    def find_by_key(self, key: int) -> tuple[int, int] | None:
+        """The last entry whose key is not above this one."""
+        keys, values = self._pending
+        if keys and keys[0] <= key:
+            at = bisect_right(keys, key) - 1
+            return keys[at], values[at]
+        return self._search(key, 0)
+
+    def find_by_value(self, value: int) -> tuple[int, int] | None:
+        """The last entry whose value is not above this one."""
+        keys, values = self._pending
+        if keys and values[0] <= value:
+            at = bisect_right(values, value, 0, len(keys)) - 1
+            return keys[at], values[at]
+        return self._search(value, 1)
+
+    def last(self) -> tuple[int, int] | None:
+        keys, values = self._pending
+        if keys:
+            return keys[-1], values[-1]
+        stored = self._stored_count()
+        return self._read(stored - 1) if stored else None
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        for at in range(self._stored_count()):
+            yield self._read(at)
+        yield from zip(*self._pending, strict=True)
+
+    def clear(self) -> None:
+        """Forget every entry, in the file too."""
+        self._pending = _no_entries()
+        self._stored = 0
+        try:
+            file = self._files.get(self.path)
+        except FileNotFoundError:
+            return
+        file.truncate(0)
+
+    def keep_first(self, count: int) -> None:
+        """Forget the entries after the first `count`."""
+        stored = self._stored_count()
+        if count < stored:
+            self._files.get(self.path).truncate(count * self._entry.size)
+            self._stored = stored = count
+        keys, values = self._pending
+        self._pending = keys[: count - stored], values[: count - stored]
+
+    def trim(self) -> None:
+        """Cut what lies in the file behind the last entry (Kafka's padding)."""
+        stored = self._stored_count()
+        file = self._files.get(self.path, create=True)
+        if file.size() != stored * self._entry.size:
+            file.truncate(stored * self._entry.size)
+
+    def _search(self, wanted: int, field: int) -> tuple[int, int] | None:
+        low, high = 0, self._stored_count()
+        found = None
+        while low < high:
+            middle = (low + high) // 2
+            entry = self._read(middle)
+            if entry[field] <= wanted:
+                found = entry
+                low = middle + 1
+            else:
+                high = middle
+        return found
+
+    def _read(self, at: int) -> tuple[int, int]:
+        size = self._entry.size
+        raw = self._files.get(self.path).read(size, at * size)
+        if len(raw) < size:
+            raise DamagedIndex(f"{self.path} ends before entry {at}")
+        first, second = self._entry.unpack(raw)
+        return first, second
+
+    def _stored_count(self) -> int:
+        if self._stored is None:
+            self._stored = self._count_in_file()
+        return self._stored
+
+    def _count_in_file(self) -> int:
+        try:
+            size_bytes = self._files.get(self.path).size()
+        except FileNotFoundError:
+            raise DamagedIndex(f"{self.path} is missing") from None
+        count, rest = divmod(size_bytes, self._entry.size)
+        if rest:
+            raise DamagedIndex(f"{self.path} has {size_bytes} bytes, not a multiple of {self._entry.size}")
+        if count and self._read(count - 1) == (0, 0):
+            return self._count_before_zeros(count)
+        return count
+
+    def _count_before_zeros(self, count: int) -> int:
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(middle) == (0, 0):
+                high = middle
+            else:
+                low = middle + 1
+        return low

@@ -1,0 +1,89 @@
+"""The transaction index of a segment: the aborted transactions whose markers lie in it.
+
+    version 2 | producer id 8 | first offset 8 | last offset (the marker's) 8 | last stable offset 8
+
+A segment without aborted transactions has no such file. Entries stay in memory as well: aborts are rare.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from penstock.log.file_cache import FileCache
+
+ENTRY = Struct(">hqqqq")
+VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of `producer_id` from `first_offset` to the marker at `last_offset` are not to be shown."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The aborted transactions of one segment."""
+
+    __slots__ = ("_entries", "_files", "_written", "path")
+
+    def __init__(self, files: FileCache, path: str, *, exists: bool) -> None:
+        self._files = files
+        self.path = path
+        self._entries: list[AbortedTransaction] | None = None if exists else []
+        self._written = 0  # how many of the entries are in the file
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        self.entries().append(aborted)
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them, in the order of their markers."""
+        if self._entries is None:
+            self._entries = read_entries(_content(self._files, self.path))
+            self._written = len(self._entries)
+        return self._entries
+
+    def write_pending(self) -> bool:
+        """Put what only memory knows into the file; whether there was anything."""
+        if self._entries is None or len(self._entries) == self._written:
+            return False
+        new = self._entries[self._written :]
+        block = b"".join(ENTRY.pack(VERSION, *entry) for entry in new)
+        self._files.get(self.path, create=True).write([block], self._written * ENTRY.size)
+        self._written += len(new)
+        return True
+
+    def keep_below(self, offset: int) -> None:
+        """Forget transactions whose marker is at or after an offset."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < self._written:
+            self._files.get(self.path).truncate(len(kept) * ENTRY.size)
+            self._written = len(kept)
+        entries[:] = kept
+
+    def clear(self) -> None:
+        self._entries = []
+        self._written = 0
+        try:
+            file = self._files.get(self.path)
+        except FileNotFoundError:
+            return
+        file.truncate(0)
+
+
+def read_entries(content: bytes) -> list[AbortedTransaction]:
+    """The whole entries of a file's content."""
+    whole = len(content) - len(content) % ENTRY.size
+    return [AbortedTransaction(*fields[1:]) for fields in ENTRY.iter_unpack(content[:whole])]
+
+
+def _content(files: FileCache, path: str) -> bytes:
+    try:
+        file = files.get(path)
+    except FileNotFoundError:
+        return b""
+    return file.read(file.size(), 0)
