@@ -27,8 +27,8 @@ all others, or where a default needs Java, is the default another one.
 
 They are given in a `.properties` file (`--config`), on the command line (`--set key=value`), or in the environment:
 `PENSTOCK_LOG_RETENTION_MS=3600000` sets `log.retention.ms` (two underscores in a row stand for an underscore, three for
-a dash). Sizes and times are plain numbers in the unit of the setting. A name that does not exist, or a value that is not
-allowed, stops the start, and all problems are reported together.
+a dash). Sizes and times are plain numbers in the unit of the setting. A name that does not exist, or a value that is
+not allowed, stops the start, and all problems are reported together.
 
 A value is decided in this order: the topic's own; the value set for this broker while it runs; the value set for all
 brokers while they run; the file, environment and command line; the default. Where a setting is not given it may

@@ -184,14 +184,12 @@ def judge(table: Table, given: Mapping[str, str], ignored: Mapping[str, str], re
 
 def known_reason(name: str, reasons: Mapping[str, str]) -> str | None:
     """The reason given for `name`, or for names that begin like it, without the prefix of a listener."""
-    if name in reasons:
-        return reasons[name]
     match = _LISTENER_PREFIX.fullmatch(name)
-    if match and match[3] in reasons:
-        return reasons[match[3]]
-    return next(
-        (reason for prefix, reason in reasons.items() if prefix.endswith(".") and name.startswith(prefix)), None
-    )
+    bare = match[3] if match else name
+    if bare in reasons:
+        return reasons[bare]
+    prefixes = (prefix for prefix in reasons if prefix.endswith(".") and bare.startswith(prefix))
+    return next((reasons[prefix] for prefix in prefixes), None)
 
 
 def unknown_name(table: Table, name: str) -> str:
