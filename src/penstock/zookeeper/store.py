@@ -194,13 +194,20 @@ class Store:
 
 
 def _make_folder(disk: Disk, folder: str) -> None:
-    """The folder and those above it that are missing, durable in their own folders."""
-    missing = [folder]
-    while not disk.exists(parent := _folder_of(missing[-1])):
-        missing.append(parent)
+    """The folder, durable in the one above it, and so on; only before its first use, for a crash may have left part.
+
+    A folder above that we may not read is none that we made.
+    """
     disk.make_dirs(folder)
-    for path in missing:
-        disk.sync_dir(_folder_of(path))
+    if any(name.startswith("journal.") for name in disk.list_dir(folder)):
+        return
+    path = folder
+    while path not in ("/", "."):
+        path = _folder_of(path)
+        try:
+            disk.sync_dir(path)
+        except PermissionError:
+            return
 
 
 def _folder_of(path: str) -> str:
