@@ -1,0 +1,270 @@
+"""`penstock consume`: prints the messages of topics.
+
+Like `cat`, it begins at the beginning and stops at the end that each partition had when it started; like `tail -f`, it
+goes on with `--follow`. Without `--group` it reads partitions directly and leaves no trace in the cluster; with one it
+joins the group, begins at the group's offsets and commits what it has printed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.cli.connection import Connection
+from penstock.cli.failure import ExitCode, Failure, usage
+from penstock.cli.kafka_admin import OffsetSpec
+from penstock.cli.message_format import Formatter, MessageFormat, json_line, raw_value
+from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings
+from penstock.cli.output import note
+from penstock.cli.starting_point import Kind, StartingPoint, parse_start, resolve_start
+from penstock.cli.topics import EARLIEST, LATEST, Place, describe_topics, list_offsets
+
+BATCH_MESSAGES = 1000
+POLL_S = 0.1
+GROUP_TIMEOUT_S = 30.0
+NO_GROUP = "penstock-consume"
+
+
+class Isolation(StrEnum):
+    """Which messages of transactions are shown."""
+
+    uncommitted = "uncommitted"
+    committed = "committed"
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to read.", show_default=False)],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            "-o",
+            metavar="WHERE",
+            show_default="beginning, or where the group is",
+            help="beginning, end, an OFFSET, -N (the last N of each partition), an ISO 8601 time, or 15m (ago).",
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new messages, until Ctrl-C.")] = False,
+    max_messages: Annotated[
+        int | None, typer.Option("--max", "-n", min=1, metavar="N", help="Stop after N messages.")
+    ] = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Join this consumer group and commit what was printed.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            show_default="%v",
+            help=r"%t topic, %p partition, %o offset, %k key, %v value, %T time in ms, %D time, %h headers, "
+            r"%s and %K length of value and key, %% percent; \n and \t work.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes of the values and nothing else.")] = False,
+    null_marker: Annotated[str, typer.Option("--null-marker", metavar="TEXT", help="How null is shown.")] = "",
+    isolation: Annotated[
+        Isolation, typer.Option("--isolation", help="Show messages of open and aborted transactions or not.")
+    ] = Isolation.uncommitted,
+    bootstrap: Bootstrap = None,
+    client_config: ClientConfig = None,
+    client_settings: ClientSettings = None,
+) -> None:
+    """Print the messages of topics: all there are, then stop; with --follow also those to come."""
+    if sum((template is not None, as_json, raw)) > 1:
+        raise usage("--format, --json and --raw exclude each other")
+    if group is not None and partitions:
+        raise usage("--group and --partition exclude each other: the group spreads the partitions")
+    point = parse_start(start) if start is not None else None
+    formatter = _formatter(template, as_json, raw, null_marker)
+    reading = Reading(Connection(bootstrap, client_config, client_settings), formatter, follow, max_messages, isolation)
+    if group is None:
+        reading.read_partitions(list(dict.fromkeys(topics)), partitions, point or StartingPoint(Kind.BEGINNING))
+    else:
+        reading.read_as_group(list(dict.fromkeys(topics)), group, point)
+
+
+def _formatter(template: str | None, as_json: bool, raw: bool, null_marker: str) -> Formatter:
+    if as_json:
+        return json_line
+    if raw:
+        return raw_value
+    return MessageFormat((template if template is not None else "%v") + "\n", null_marker, sys.stdout.isatty())
+
+
+class Reading:
+    """One run of the command. `_ends` holds the partitions that are not finished and the offset where each ends."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        formatter: Formatter,
+        follow: bool,
+        max_messages: int | None,
+        isolation: Isolation,
+    ) -> None:
+        self._connection = connection
+        self._formatter = formatter
+        self._follow = follow
+        self._left = max_messages
+        self._committed = isolation == Isolation.committed
+        self._ends: dict[Place, int] = {}
+        self._assigned = False
+
+    def read_partitions(self, topics: list[str], partitions: list[int] | None, point: StartingPoint) -> None:
+        """Reads partitions directly, without a group."""
+        places = self._places(topics, partitions)
+        firsts, ends = self._bounds(places)
+        starts = self._starts(places, point, firsts, ends)
+        wanted = [place for place in places if self._follow or starts[place] < ends[place]]
+        if not wanted:
+            return
+        self._ends = {place: ends[place] for place in wanted}
+        consumer = self._consumer(NO_GROUP)
+        try:
+            consumer.assign([TopicPartition(topic, part, starts[topic, part]) for topic, part in wanted])
+            while not self._finished():
+                self._print_batch(consumer)
+        finally:
+            consumer.close()
+
+    def read_as_group(self, topics: list[str], group: str, point: StartingPoint | None) -> None:
+        """Reads as a member of a group; commits after the output has been flushed, so nothing is skipped."""
+        describe_topics(self._connection, self._connection.admin(), topics)
+        consumer = self._consumer(group)
+        deadline = time.monotonic() + GROUP_TIMEOUT_S
+
+        def on_assign(member: Consumer, assigned: list[TopicPartition]) -> None:
+            self._take_over(member, assigned, point)
+
+        def on_revoke(_member: Consumer, revoked: list[TopicPartition]) -> None:
+            for place in revoked:
+                self._ends.pop((place.topic, place.partition), None)
+
+        try:
+            consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke)
+            while not (self._assigned and self._finished()):
+                if self._print_batch(consumer):
+                    self._commit(consumer)
+                if not self._assigned and time.monotonic() > deadline:
+                    raise Failure(f"group '{group}': no partitions were assigned in {GROUP_TIMEOUT_S:.0f} s")
+        finally:
+            consumer.close()
+
+    def _take_over(self, consumer: Consumer, assigned: list[TopicPartition], point: StartingPoint | None) -> None:
+        places = [(place.topic, place.partition) for place in assigned]
+        firsts, ends = self._bounds(places)
+        committed = {
+            (place.topic, place.partition): place.offset
+            for place in consumer.committed(assigned, timeout=GROUP_TIMEOUT_S)
+        }
+        if point is None:
+            starts = {place: committed[place] if committed[place] >= 0 else firsts[place] for place in places}
+        else:
+            starts = self._starts(places, point, firsts, ends)
+        consumer.assign([TopicPartition(topic, part, starts[topic, part]) for topic, part in places])
+        self._ends.update({place: ends[place] for place in places if self._follow or starts[place] < ends[place]})
+        self._assigned = True
+
+    def _commit(self, consumer: Consumer) -> None:
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                note(f"cannot commit: {error.args[0].str()}")
+
+    def _places(self, topics: list[str], partitions: list[int] | None) -> list[Place]:
+        places: list[Place] = []
+        for topic in describe_topics(self._connection, self._connection.admin(), topics):
+            there = sorted(part.id for part in topic.partitions)
+            for partition in partitions or []:
+                if partition not in there:
+                    has = f"it has {len(there)}, from 0 to {len(there) - 1}"
+                    raise Failure(f"topic '{topic.name}' has no partition {partition}: {has}", ExitCode.NOT_FOUND)
+            places += [(topic.name, partition) for partition in partitions or there]
+        return places
+
+    def _bounds(self, places: list[Place]) -> tuple[dict[Place, int], dict[Place, int]]:
+        """The first offset of each partition, and the one after its last."""
+        admin = self._connection.admin()
+        isolation = IsolationLevel.READ_COMMITTED if self._committed else IsolationLevel.READ_UNCOMMITTED
+        firsts = list_offsets(self._connection, admin, places, EARLIEST)
+        return firsts, list_offsets(self._connection, admin, places, LATEST, isolation)
+
+    def _starts(
+        self, places: list[Place], point: StartingPoint, firsts: dict[Place, int], ends: dict[Place, int]
+    ) -> dict[Place, int]:
+        at_time: dict[Place, int] = {}
+        if point.kind == Kind.TIME:
+            spec = OffsetSpec.for_timestamp(point.number)
+            at_time = list_offsets(self._connection, self._connection.admin(), places, spec)
+        return {place: resolve_start(point, firsts[place], ends[place], at_time.get(place)) for place in places}
+
+    def _consumer(self, group: str) -> Consumer:
+        return self._connection.consumer(
+            {
+                "group.id": group,
+                "enable.auto.commit": "false",
+                "enable.auto.offset.store": "false",
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": "true",
+                "isolation.level": "read_committed" if self._committed else "read_uncommitted",
+                "fetch.wait.max.ms": "500" if self._follow else "100",
+            }
+        )
+
+    def _finished(self) -> bool:
+        return self._left == 0 or (not self._follow and not self._ends)
+
+    def _print_batch(self, consumer: Consumer) -> int:
+        """Prints what has arrived and says how many messages it was; remembers what may be committed."""
+        self._check_connection()
+        count = BATCH_MESSAGES if self._left is None else min(BATCH_MESSAGES, self._left)
+        shown: list[bytes] = []
+        last: dict[Place, Message] = {}
+        for message in consumer.consume(count, POLL_S):
+            place = (str(message.topic()), message.partition() or 0)
+            error = message.error()
+            if error is not None:
+                self._on_error(error, place, message.offset() or 0)
+            elif self._follow or (message.offset() or 0) < self._ends.get(place, 0):
+                shown.append(self._formatter(message))
+                last[place] = message
+                self._mark(place, (message.offset() or 0) + 1)
+        if shown:
+            sys.stdout.buffer.write(b"".join(shown))
+            sys.stdout.buffer.flush()
+            for message in last.values():
+                consumer.store_offsets(message)
+        if self._left is not None:
+            self._left -= len(shown)
+        return len(shown)
+
+    def _check_connection(self) -> None:
+        """A follower waits for brokers to come back; whoever only wants what is there should not."""
+        if not self._connection.brokers_down:
+            return
+        if not self._follow:
+            raise Failure(f"lost the broker at {self._connection.bootstrap}", ExitCode.UNREACHABLE)
+        self._connection.brokers_down = False
+        note(f"lost the broker at {self._connection.bootstrap}; waiting for it")
+
+    def _on_error(self, error: KafkaError, place: Place, offset: int) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._mark(place, offset)
+        elif error.fatal() or not error.retriable():
+            raise self._connection.failure(error, f"partition {place[1]} of topic '{place[0]}'")
+
+    def _mark(self, place: Place, next_offset: int) -> None:
+        """A partition is finished when its end, as it was at the start, has been reached."""
+        if not self._follow and next_offset >= self._ends.get(place, next_offset + 1):
+            del self._ends[place]

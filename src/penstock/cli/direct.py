@@ -1,0 +1,129 @@
+"""Requests that confluent-kafka does not offer, sent with our own codec over a plain socket.
+
+Few commands need them: the defaults of all brokers (librdkafka refuses the empty name they have), the sizes of
+partitions, and the versions that a broker serves. One `DirectClient` is one connection; it asks ApiVersions first and
+then speaks the highest version that both sides know. It does not do TLS or SASL: callers see `can_ask` first.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import TypeVar
+
+from penstock import __version__
+from penstock.base.errors import Error
+from penstock.cli.connection import Connection, parse_addresses
+from penstock.cli.failure import ExitCode, Failure
+from penstock.wire.codec import decode, encode
+from penstock.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.schema import Message, ProtocolError, schema_of
+
+TIMEOUT_S = 10.0
+ANSWER_BYTES_MAX = 64 << 20
+API_VERSIONS_KEY = 18
+API_VERSIONS_VERSION = 3
+CLIENT_ID = b"penstock"
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+def can_ask(connection: Connection) -> bool:
+    """Do the settings ask for a plain connection?"""
+    return connection.settings.get("security.protocol", "plaintext").lower() == "plaintext"
+
+
+class DirectClient:
+    """One connection to one broker, one request at a time."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        try:
+            self._socket = socket.create_connection(address, TIMEOUT_S)
+        except OSError as error:
+            raise self._unreachable(error) from error
+        self._correlation_id = 0
+        try:
+            self.versions = self._ask_versions()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> DirectClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._socket.close()
+
+    def ask(self, api_key: int, request: Message, answer: type[Answer]) -> Answer:
+        """Sends one request in the highest common version and waits for its answer."""
+        ours = schema_of(type(request)).versions
+        lowest, highest = self.versions.get(api_key, (0, -1))
+        version = next((v for v in range(highest, lowest - 1, -1) if v in ours), None)
+        if version is None:
+            raise Failure(f"the broker at {self._shown()} does not serve API {api_key} in a version we know")
+        return self._exchange(api_key, version, request, answer)
+
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
+        answer = self._exchange(API_VERSIONS_KEY, API_VERSIONS_VERSION, request, ApiVersionsResponse)
+        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _exchange(self, api_key: int, version: int, request: Message, answer: type[Answer]) -> Answer:
+        flexible = version in schema_of(type(request)).flexible
+        self._correlation_id += 1
+        header = struct.pack(">hhih", api_key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
+        body = header + (b"\0" if flexible else b"") + encode(request, version)
+        try:
+            self._socket.sendall(struct.pack(">i", len(body)) + body)
+            (size_bytes,) = struct.unpack(">i", self._receive(4))
+            if not 4 <= size_bytes <= ANSWER_BYTES_MAX:
+                raise Failure(f"what answers at {self._shown()} does not speak Kafka's protocol")
+            frame = self._receive(size_bytes)
+        except OSError as error:
+            raise self._unreachable(error) from error
+        # An answer's header is flexible where the request is, but for ApiVersions; nobody puts tagged fields in it.
+        position = 5 if flexible and api_key != API_VERSIONS_KEY else 4
+        try:
+            return decode(answer, version, frame, position)[0]
+        except ProtocolError as error:
+            raise Failure(f"the answer of the broker at {self._shown()} cannot be read: {error}") from error
+
+    def _receive(self, size_bytes: int) -> bytes:
+        received = bytearray()
+        while len(received) < size_bytes:
+            part = self._socket.recv(min(size_bytes - len(received), 1 << 20))
+            if not part:
+                raise ConnectionResetError("connection closed")
+            received += part
+        return bytes(received)
+
+    def _shown(self) -> str:
+        return f"{self._address[0]}:{self._address[1]}"
+
+    def _unreachable(self, error: OSError) -> Failure:
+        return Failure(f"no answer from the broker at {self._shown()} ({error})", ExitCode.UNREACHABLE)
+
+
+def connect_directly(connection: Connection) -> DirectClient:
+    """A connection to the first bootstrap broker that answers."""
+    if not can_ask(connection):
+        raise Failure("this needs a plain connection: it is not possible over TLS or SASL")
+    failure = Failure("no bootstrap brokers given", ExitCode.USAGE)
+    for address in parse_addresses(connection.bootstrap):
+        try:
+            return DirectClient(address)
+        except Failure as next_failure:
+            failure = next_failure
+    raise failure
+
+
+def check_error(code: int, message: str | None, subject: str) -> None:
+    """Fails with a sentence if the broker's answer is an error."""
+    if code == Error.NONE:
+        return
+    known = Error._value2member_map_.get(code)
+    text = message or (known.text if isinstance(known, Error) else f"error {code}")
+    refused = known in (Error.CLUSTER_AUTHORIZATION_FAILED, Error.TOPIC_AUTHORIZATION_FAILED)
+    raise Failure(f"{subject}: {text.rstrip('.')}", ExitCode.REFUSED if refused else ExitCode.FAILED)

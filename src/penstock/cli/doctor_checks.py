@@ -1,0 +1,133 @@
+"""The checks of `penstock doctor`: each looks at one thing and says ok, warn or fail, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import socket
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import crc32c
+
+from penstock.cli.connection import Connection, parse_addresses
+from penstock.cli.direct import DirectClient, can_ask
+from penstock.cli.failure import Failure
+from penstock.wire._records import is_compiled
+
+OK = "ok"
+WARN = "warn"
+FAIL = "fail"
+
+PYTHON_MIN = (3, 11)
+OPEN_FILES_MIN = 4096
+FREE_BYTES_WARN = 5 << 30
+FREE_BYTES_FAIL = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found; `advice` says what to do if that is not ok."""
+
+    check: str
+    status: str
+    text: str
+    advice: str = ""
+
+
+def check_python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info >= PYTHON_MIN:
+        return Finding("python", OK, f"Python {version} on {platform.system()} {platform.machine()}")
+    return Finding("python", FAIL, f"Python {version}", "install Python 3.11 or newer")
+
+
+def check_record_loops() -> Finding:
+    if is_compiled():
+        return Finding("record loops", OK, "compiled")
+    advice = "install a C compiler and Python's headers, then install penstock again"
+    return Finding("record loops", WARN, "plain Python: columnar reads and compaction are slow", advice)
+
+
+def check_event_loop() -> Finding:
+    if find_spec("uvloop"):
+        return Finding("event loop", OK, "uvloop")
+    return Finding("event loop", WARN, "asyncio's own", "pip install uvloop")
+
+
+def check_crc32c() -> Finding:
+    if crc32c.hardware_based:
+        return Finding("crc32c", OK, "by the processor")
+    return Finding(
+        "crc32c", WARN, "in software: checking batches costs more", "run on a processor with CRC instructions"
+    )
+
+
+def check_open_files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = sys.maxsize if hard == resource.RLIM_INFINITY else hard
+    text = f"{soft} (a broker raises it to {'any number' if limit == sys.maxsize else limit})"
+    if limit >= OPEN_FILES_MIN:
+        return Finding("open files", OK, text)
+    return Finding("open files", WARN, text, f"raise the hard limit: ulimit -Hn {OPEN_FILES_MIN * 16}")
+
+
+def check_data_folder(folder: Path) -> Finding:
+    """The folder, or the nearest one above it that exists, must be writable and have room."""
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding("data folder", FAIL, f"{folder}: {there} is not writable", "pass another folder with --data")
+    free_bytes = shutil.disk_usage(there).free
+    text = f"{folder}: {free_bytes / (1 << 30):.1f} GiB free"
+    if free_bytes < FREE_BYTES_FAIL:
+        return Finding("data folder", FAIL, text, "free some space or pass another folder with --data")
+    if free_bytes < FREE_BYTES_WARN:
+        return Finding("data folder", WARN, text, "retention limits what topics keep: see retention.bytes")
+    return Finding("data folder", OK, text)
+
+
+def check_port(port: int, broker_answers: bool) -> Finding:
+    """Can `penstock up` listen here? A broker of ours that already does is fine."""
+    name = f"port {port}"
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            if broker_answers:
+                return Finding(name, OK, "in use by a running broker")
+            return Finding(name, WARN, f"not free ({error.strerror})", "start with another: penstock up --port N")
+    return Finding(name, OK, "free")
+
+
+def check_program(program: str, purpose: str, advice: str) -> Finding:
+    """A program that is nice to have."""
+    path = shutil.which(program)
+    if path:
+        return Finding(program, OK, path)
+    return Finding(program, WARN, f"not found (only needed for {purpose})", advice)
+
+
+def check_broker(connection: Connection) -> tuple[Finding, dict[int, tuple[int, int]]]:
+    """Does a broker answer, and which versions of the APIs does it serve?"""
+    if not can_ask(connection):
+        try:
+            connection.metadata(connection.admin())
+        except Failure as failure:
+            return Finding("broker", FAIL, failure.message), {}
+        return Finding("broker", OK, f"{connection.bootstrap} answers"), {}
+    problem = "no address given"
+    for address in parse_addresses(connection.bootstrap):
+        try:
+            with DirectClient(address) as client:
+                text = f"{address[0]}:{address[1]} answers and serves {len(client.versions)} APIs"
+                return Finding("broker", OK, text), client.versions
+        except Failure as failure:
+            problem = failure.message
+    return Finding("broker", WARN, problem, "start one with 'penstock up' or pass --bootstrap"), {}

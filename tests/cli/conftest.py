@@ -1,0 +1,114 @@
+"""A running broker for the commands, and ways to run a command: in this process, or as a real program.
+
+`PENSTOCK_TEST_BOOTSTRAP=HOST:PORT` runs the marked tests against a broker that is already there, of any make.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from uuid import uuid4
+
+import pytest
+
+from penstock.cli.main import run
+
+PROGRAM = [sys.executable, "-m", "penstock.cli"]
+READY = "penstock ready kafka="
+START_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 20
+
+
+@dataclass
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+    out_bytes: bytes
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def command(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command line in this process: `command("topic", "list", stdin=b"…")`."""
+    monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
+
+    def call(*arguments: str, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsysbinary.readouterr()
+        code = run([str(argument) for argument in arguments])
+        captured = capsysbinary.readouterr()
+        return Outcome(code, captured.out.decode(errors="replace"), captured.err.decode(), captured.out)
+
+    return call
+
+
+@pytest.fixture
+def on_broker(command: Command, bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command line in this process, against the running broker."""
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", bootstrap)
+    return command
+
+
+@pytest.fixture
+def topic(on_broker: Command) -> Iterator[str]:
+    """A fresh topic with two partitions."""
+    name = f"cli-{uuid4().hex[:12]}"
+    assert on_broker("topic", "create", name, "--partitions", "2").code == 0
+    yield name
+    on_broker("topic", "delete", name, "--yes", "--if-exists")
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker that runs as long as the tests do."""
+    if given := os.environ.get("PENSTOCK_TEST_BOOTSTRAP"):
+        yield given
+        return
+    folder = tmp_path_factory.mktemp("broker")
+    with (folder / "stderr").open("wb") as log:
+        arguments = [*PROGRAM, "up", "--port", "0", "--data", str(folder / "data")]
+        # The broker takes settings from variables with this prefix; those of the tests are none.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        broker = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+    try:
+        yield _wait_until_ready(broker, folder / "stderr")
+    finally:
+        broker.terminate()
+        broker.wait(STOP_TIMEOUT_S)
+        if broker.stdout:
+            broker.stdout.close()
+
+
+def _wait_until_ready(broker: subprocess.Popen[str], log: Path) -> str:
+    """The address in the ready line. A thread reads it, so that a broker that says nothing cannot hang the tests."""
+    lines: Queue[str] = Queue()
+
+    def read() -> None:
+        for line in broker.stdout or ():
+            lines.put(line)
+        lines.put("")
+
+    Thread(target=read, daemon=True).start()
+    try:
+        while line := lines.get(timeout=START_TIMEOUT_S):
+            if line.startswith(READY):
+                return line.removeprefix(READY).split()[0]
+    except Empty:
+        broker.kill()
+    raise AssertionError(f"the broker did not start:\n{log.read_text(errors='replace')}")
