@@ -8,9 +8,12 @@ epochs, and the names of the files in their folder. A sync that failed is never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock.base.world import Disk, File, write_file_durably
+from penstock.log import names
+from penstock.log.checkpoints import encode_epochs
+from penstock.log.epochs import LeaderEpochs
 
 
 @dataclass(slots=True)
@@ -18,18 +21,18 @@ class FlushPlan:
     """What to sync, and up to where the log is durable then."""
 
     disk: Disk
+    folder: str
     end_offset: int
     generation: int
-    folder: str
-    file: File | None = None
-    paths: tuple[str, ...] = ()
-    replaced: tuple[tuple[str, bytes], ...] = ()
-    sync_folder: bool = False
-    sync_parent: bool = False
-    folder_changes: int = 0
-    epochs_version: int = 0
-    done: bool = False
-    error: OSError | None = field(default=None)
+    file: File | None
+    paths: tuple[str, ...]
+    epochs: bytes | None
+    epochs_version: int
+    folder_changes: int
+    sync_folder: bool
+    sync_parent: bool
+    is_done: bool = False
+    error: OSError | None = None
 
     def run(self) -> None:
         """Do it. Blocks; raises OSError once and for all."""
@@ -38,15 +41,15 @@ class FlushPlan:
         except OSError as error:
             self.error = error
             raise
-        self.done = True
+        self.is_done = True
 
     def _run(self) -> None:
         for path in self.paths:
             self._sync_path(path)
         if self.file is not None:
             self.file.sync()
-        for path, content in self.replaced:
-            write_file_durably(self.disk, path, content)
+        if self.epochs is not None:
+            write_file_durably(self.disk, f"{self.folder}/{names.EPOCHS_FILE}", self.epochs)
         if self.sync_folder:
             self.disk.sync_dir(self.folder)
         if self.sync_parent:
@@ -61,3 +64,54 @@ class FlushPlan:
             file.sync()
         finally:
             file.close()
+
+
+class Unsynced:
+    """What a log has changed on its disk since the last flush, beside the file it appends to."""
+
+    __slots__ = ("_epochs_written", "_folder_changes", "_folder_synced", "_parent_synced", "_paths", "is_flushing")
+
+    def __init__(self, paths: list[str], *, is_clean: bool) -> None:
+        self._paths = paths
+        self._epochs_written = 0 if is_clean else -1
+        self._folder_changes = 0 if is_clean else 1
+        self._folder_synced = 0
+        self._parent_synced = is_clean
+        self.is_flushing = False
+
+    def add(self, *paths: str) -> None:
+        """Files whose content is not durable; they may be new in their folder."""
+        self._paths += paths
+        self._folder_changes += 1
+
+    def folder_made(self) -> None:
+        self._parent_synced = False
+        self._folder_changes += 1
+
+    def begin(
+        self, disk: Disk, folder: str, file: File | None, epochs: LeaderEpochs, end_offset: int, generation: int
+    ) -> FlushPlan:
+        assert not self.is_flushing, "a flush of this log is under way"
+        self.is_flushing = True
+        return FlushPlan(
+            disk=disk,
+            folder=folder,
+            end_offset=end_offset,
+            generation=generation,
+            file=file,
+            paths=tuple(self._paths),
+            epochs=encode_epochs(epochs.entries()) if epochs.version != self._epochs_written else None,
+            epochs_version=epochs.version,
+            folder_changes=self._folder_changes,
+            sync_folder=self._folder_changes != self._folder_synced,
+            sync_parent=not self._parent_synced,
+        )
+
+    def complete(self, plan: FlushPlan) -> None:
+        """The plan has run; what was added since it began stays."""
+        self.is_flushing = False
+        if plan.is_done:
+            del self._paths[: len(plan.paths)]
+            self._folder_synced = plan.folder_changes
+            self._epochs_written = plan.epochs_version
+            self._parent_synced = True

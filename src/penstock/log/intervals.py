@@ -1,42 +1,37 @@
-"""A set of byte ranges that grows: which parts of a segment are known to be sound."""
+"""A set of byte ranges that grows: which parts of a segment are known to be sound.
+
+Threads that check ranges add them without a lock: every change replaces the whole list, so that the worst two of them
+can do to each other is to forget one range, which is then checked again.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+Range = tuple[int, int]
 
 
 class Intervals:
     """Disjoint, ordered, half-open ranges; those that touch are joined."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_ranges",)
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._ranges: tuple[Range, ...] = ()
 
     def add(self, start: int, end: int) -> None:
         if start >= end:
             return
-        low = bisect_left(self._ends, start)
-        high = bisect_right(self._starts, end)
-        if low < high:
-            start = min(start, self._starts[low])
-            end = max(end, self._ends[high - 1])
-        self._starts[low:high] = [start]
-        self._ends[low:high] = [end]
+        before = [known for known in self._ranges if known[1] < start]
+        after = [known for known in self._ranges if known[0] > end]
+        for known in self._ranges[len(before) : len(self._ranges) - len(after)]:
+            start, end = min(start, known[0]), max(end, known[1])
+        self._ranges = (*before, (start, end), *after)
 
     def covers(self, start: int, end: int) -> bool:
-        at = bisect_right(self._starts, start) - 1
-        return start >= end or (at >= 0 and self._ends[at] >= end)
+        return start >= end or any(known[0] <= start and end <= known[1] for known in self._ranges)
 
     def cut(self, end: int) -> None:
         """Forget everything from `end` on."""
-        while self._starts and self._starts[-1] >= end:
-            self._starts.pop()
-            self._ends.pop()
-        if self._ends and self._ends[-1] > end:
-            self._ends[-1] = end
+        self._ranges = tuple((start, min(stop, end)) for start, stop in self._ranges if start < end)
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return iter(list(zip(self._starts, self._ends, strict=True)))
+    def __len__(self) -> int:
+        return len(self._ranges)

@@ -19,7 +19,6 @@ from penstock.log.checkpoints import DamagedCheckpoint, read_epochs
 from penstock.log.config import LogConfig
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.file_cache import FileCache
-from penstock.log.markers import decode_marker
 from penstock.log.producers import ProducerStates
 from penstock.log.removal import remove_if_there, remove_segments
 from penstock.log.scan import DamagedLog, walk_batches, walk_headers
@@ -27,6 +26,8 @@ from penstock.log.segment import RELATIVE_OFFSET_MAX, Segment
 from penstock.log.snapshots import load_latest, snapshot_offsets, snapshot_path, write_snapshot
 from penstock.log.sparse_index import DamagedIndex
 from penstock.wire.batch import CONTROL, LOG_OVERHEAD, BatchHeader
+from penstock.wire.control import ControlType, read_control_record
+from penstock.wire.records import RecordError
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,6 @@ class LoadedLog:
     recovery_point: int
     report: RecoveryReport
     unsynced: list[str]
-    loaded_ms: int
 
 
 class Loader:
@@ -113,7 +113,6 @@ class Loader:
             recovery_point=recovery_point,
             report=self._report,
             unsynced=self._unsynced,
-            loaded_ms=self._now_ms,
         )
 
     # -- the files
@@ -408,13 +407,15 @@ def note_producer(
     if not header.attributes & CONTROL:
         producers.note(header, header.base_offset)
         return
-    try:
-        marker = decode_marker(batch) if batch is not None else None
-    except ValueError:
-        logger.error("the control batch at offset %d cannot be read and is passed over", header.base_offset)
+    if batch is None or header.record_count == 0:  # compaction leaves empty ones
         return
-    if marker is not None:
-        aborted = producers.note_marker(header, marker, header.base_offset)
+    try:
+        control = read_control_record(batch)
+    except RecordError as problem:
+        logger.error("the control batch at offset %d is passed over: %s", header.base_offset, problem)
+        return
+    if control.type is not ControlType.UNKNOWN:
+        aborted = producers.note_marker(header, control.type, control.coordinator_epoch, header.base_offset)
         if aborted is not None and segment is not None:
             segment.txn_index.append(aborted)
 

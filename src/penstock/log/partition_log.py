@@ -18,25 +18,24 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Clock, Disk
 from penstock.log import names
-from penstock.log.checkpoints import encode_epochs
+from penstock.log.append_checks import check_followed, refuse_timestamps
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
-from penstock.log.flush import FlushPlan
-from penstock.log.followed import check_followed
+from penstock.log.flush import FlushPlan, Unsynced
 from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_indexes, replay
-from penstock.log.markers import Marker, encode_marker
 from penstock.log.partition_metadata import claim_folder
-from penstock.log.producers import ProducedBatch
 from penstock.log.ranges import NOTHING, LogRange, range_in
-from penstock.log.removal import remove_if_there, remove_segments
+from penstock.log.removal import remove_segments
 from penstock.log.retention import DeletedSegment, segments_to_delete
 from penstock.log.scan import DamagedLog
 from penstock.log.segment import Segment
-from penstock.log.snapshots import load_latest, snapshot_offsets, snapshot_path, write_snapshot
+from penstock.log.snapshots import load_latest, remove_snapshots_after, write_snapshot
 from penstock.log.sparse_index import DamagedIndex
+from penstock.log.timestamps import FoundByTime, first_record_since, newest_record
 from penstock.log.txn_index import AbortedTransaction
 from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header, stamp
 from penstock.wire.batch import stamp_append_time as _stamp_append_time
+from penstock.wire.control import ControlType, build_control_batch
 
 NO_TIME = -1
 
@@ -56,19 +55,15 @@ class PartitionLog:
     __slots__ = (
         "_active",
         "_bases",
+        "_clock",
         "_create_time",
         "_disk",
-        "_epochs_written",
         "_failure",
         "_files",
         "_flushed_ms",
-        "_flushing",
-        "_folder_changes",
-        "_folder_synced",
         "_generation",
         "_jitter_ms",
         "_lower_recovery_point",
-        "_parent_synced",
         "_segments",
         "_unsynced",
         "config",
@@ -91,6 +86,7 @@ class PartitionLog:
         topic_partition: TopicPartition,
         config: LogConfig,
         topic_id: UUID,
+        clock: Clock,
         loaded: LoadedLog,
         lower_recovery_point: Callable[[int], None] | None,
     ) -> None:
@@ -109,14 +105,9 @@ class PartitionLog:
         self.use_config(config)
         self._failure: str | None = None
         self._generation = 0  # counts the cuts: what was begun before one does not count after it
-        self._flushing = False
-        self._flushed_ms = loaded.loaded_ms
-        self._unsynced = loaded.unsynced
-        was_clean = loaded.report.was_clean
-        self._epochs_written = 0 if was_clean else -1
-        self._folder_synced = 0
-        self._folder_changes = 0 if was_clean else 1
-        self._parent_synced = was_clean
+        self._clock = clock
+        self._flushed_ms = clock.wall_ms()
+        self._unsynced = Unsynced(loaded.unsynced, is_clean=loaded.report.was_clean)
 
     @classmethod
     def open(
@@ -151,11 +142,10 @@ class PartitionLog:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
         ).load()
-        log = cls(files, folder, topic_partition, config, topic_id, loaded, lower_recovery_point)
+        log = cls(files, folder, topic_partition, config, topic_id, clock, loaded, lower_recovery_point)
         if is_new:
-            log._unsynced.append(f"{folder}/{names.PARTITION_METADATA_FILE}")
-            log._parent_synced = False
-            log._folder_changes += 1
+            log._unsynced.add(f"{folder}/{names.PARTITION_METADATA_FILE}")
+            log._unsynced.folder_made()
         return log
 
     def use_config(self, config: LogConfig) -> None:
@@ -187,7 +177,8 @@ class PartitionLog:
         if header.producer_id >= 0:
             repeated = self.producers.check(header)
             if repeated is not None:
-                return self._answer_duplicate(repeated)
+                time_ms = NO_TIME if self._create_time else repeated.timestamp
+                return Appended(repeated.first_offset, repeated.last_offset, time_ms, True)
         append_time_ms = NO_TIME
         if not self._create_time:
             append_time_ms = now_ms
@@ -197,21 +188,35 @@ class PartitionLog:
             or now_ms - header.base_timestamp > config.timestamp_before_max_ms
             or header.attributes & LOG_APPEND_TIME
         ):
-            self._refuse_timestamp(header, now_ms)
+            refuse_timestamps(header, now_ms)
         base_offset = self._append(batch, header, leader_epoch, now_ms)
         if header.producer_id >= 0:
             self.producers.note(header, base_offset)
         return Appended(base_offset, self.end_offset - 1, append_time_ms, False)
 
     def append_marker(
-        self, producer_id: int, producer_epoch: int, marker: Marker, leader_epoch: int, now_ms: int
+        self,
+        kind: ControlType,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
     ) -> Appended:
         """Append the marker that ends a transaction."""
-        self.producers.check_marker(producer_id, producer_epoch, marker)
-        batch = memoryview(encode_marker(producer_id, producer_epoch, marker, now_ms))
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        encoded = build_control_batch(
+            kind,
+            timestamp=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
+        batch = memoryview(bytearray(encoded))
         header = read_header(batch)
         base_offset = self._append(batch, header, leader_epoch, now_ms)
-        aborted = self.producers.note_marker(header, marker, base_offset)
+        aborted = self.producers.note_marker(header, kind, coordinator_epoch, base_offset)
         if aborted is not None:
             self._active.txn_index.append(aborted)
         return Appended(base_offset, base_offset, NO_TIME, False)
@@ -275,7 +280,7 @@ class PartitionLog:
         except OSError as error:
             raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot open {self._active.log_path}: {error}") from error
         if self._active.size_bytes == 0:
-            self._folder_changes += 1
+            self._unsynced.add()
 
     def _write(self, active: Segment, batch: memoryview) -> None:
         """Write at the end of the file; after an error the file is put back to what it was."""
@@ -289,21 +294,6 @@ class PartitionLog:
             except OSError as second:
                 self.fail(f"{active.log_path} cannot be put back after a failed write: {second}")
             raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot write {active.log_path}: {error}") from error
-
-    def _answer_duplicate(self, repeated: ProducedBatch) -> Appended:
-        append_time_ms = NO_TIME if self._create_time else repeated.timestamp
-        return Appended(repeated.first_offset, repeated.last_offset, append_time_ms, True)
-
-    def _refuse_timestamp(self, header: BatchHeader, now_ms: int) -> None:
-        """INVALID_TIMESTAMP, unless the batch has no time at all."""
-        if header.attributes & LOG_APPEND_TIME:
-            raise ApiError(Error.INVALID_TIMESTAMP, "a producer may not say that the log gave the time")
-        if header.base_timestamp == NO_TIME and header.max_timestamp == NO_TIME:
-            return
-        raise ApiError(
-            Error.INVALID_TIMESTAMP,
-            f"timestamps {header.base_timestamp} to {header.max_timestamp} are too far from {now_ms}",
-        )
 
     # -- failing
 
@@ -336,8 +326,7 @@ class PartitionLog:
         if file.size():
             file.truncate(0)
         old.let_go()
-        self._unsynced += unsynced
-        self._folder_changes += 1
+        self._unsynced.add(*unsynced)
         self._segments.append(new)
         self._bases.append(new.base_offset)
         self._active = new
@@ -396,19 +385,40 @@ class PartitionLog:
         finally:
             segment.next_offset = next_offset
         if segment is not self._active:
-            self._unsynced += segment.finish()
+            self._unsynced.add(*segment.finish())
 
     def _refuse_damaged(self, damage: DamagedLog) -> NoReturn:
         raise ApiError(Error.KAFKA_STORAGE_ERROR, str(damage)) from damage
 
-    def verify(self, found: LogRange) -> DamagedLog | None:
-        """Check the batches of a range against their checksums. May block; may run in another thread."""
-        return found.damage()
-
-    def mark_verified(self, found: LogRange) -> None:
-        """Remember that a range was found sound."""
+    def verify(self, found: LogRange) -> str | None:
+        """What is wrong with a range, or None, which is remembered. May block; may run in another thread."""
+        damage = found.damage()
+        if damage is not None:
+            return str(damage)
         if found.segment is not None:
             found.segment.mark_verified(found.position, found.position + found.size_bytes)
+        return None
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundByTime | None:
+        """The first record that is not older than a time. May block; may run in another thread."""
+        return self._by_time(
+            lambda segments: first_record_since(segments, self.epochs, timestamp_ms, self.start_offset, end_offset)
+        )
+
+    def max_timestamp(self, *, end_offset: int) -> FoundByTime | None:
+        """The record with the largest timestamp. May block; may run in another thread."""
+        return self._by_time(lambda segments: newest_record(segments, self.epochs, self.start_offset, end_offset))
+
+    def _by_time(self, search: Callable[[list[Segment]], FoundByTime | None]) -> FoundByTime | None:
+        segments = list(self._segments)
+        try:
+            return search(segments)
+        except DamagedIndex:
+            for segment in segments:
+                self._rebuild_indexes(segment)
+            return search(segments)
+        except DamagedLog as damage:
+            self._refuse_damaged(damage)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch a range of offsets, for readers of committed records."""
@@ -423,47 +433,29 @@ class PartitionLog:
 
     # -- flushing
 
+    @property
+    def unflushed_messages(self) -> int:
+        return self.end_offset - self.recovery_point
+
     def needs_flush(self, now_ms: int) -> bool:
         """Whether the policy (messages, time) asks for a flush now."""
         unflushed = self.end_offset - self.recovery_point
-        if unflushed <= 0 or self._flushing:
+        if unflushed <= 0 or self._unsynced.is_flushing:
             return False
         return unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
 
     def begin_flush(self) -> FlushPlan:
         """What has to be synced to make everything so far durable. One plan at a time."""
-        assert not self._flushing, "a flush of this log is under way"
-        self._flushing = True
-        active = self._active
-        replaced = []
-        if self._epochs_written != self.epochs.version:
-            replaced.append((f"{self.folder}/{names.EPOCHS_FILE}", encode_epochs(self.epochs.entries())))
-        return FlushPlan(
-            disk=self._disk,
-            end_offset=self.end_offset,
-            generation=self._generation,
-            folder=self.folder,
-            file=active.open_file() if active.size_bytes else None,
-            paths=tuple(self._unsynced),
-            replaced=tuple(replaced),
-            sync_folder=self._folder_changes != self._folder_synced,
-            sync_parent=not self._parent_synced,
-            folder_changes=self._folder_changes,
-            epochs_version=self.epochs.version,
-        )
+        file = self._active.open_file() if self._active.size_bytes else None
+        return self._unsynced.begin(self._disk, self.folder, file, self.epochs, self.end_offset, self._generation)
 
-    def complete_flush(self, plan: FlushPlan, now_ms: int | None = None) -> None:
-        """The plan has run: what it covers is durable, or the log is done for."""
-        self._flushing = False
-        if plan.error is not None or not plan.done:
+    def complete_flush(self, plan: FlushPlan) -> None:
+        """The plan has run: what it covers is durable; or it failed, and the log is done for."""
+        self._unsynced.complete(plan)
+        if not plan.is_done:
             self.fail(f"a sync of {self.folder} failed: {plan.error}")
             self._refuse_storage(str(self._failure))
-        self._unsynced = [path for path in self._unsynced if path not in plan.paths]
-        self._folder_synced = plan.folder_changes
-        self._epochs_written = plan.epochs_version
-        self._parent_synced = True
-        if now_ms is not None:
-            self._flushed_ms = now_ms
+        self._flushed_ms = self._clock.wall_ms()
         if plan.generation == self._generation:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
 
@@ -546,11 +538,11 @@ class PartitionLog:
         self._set_segments([segment])
         self.start_offset = self.recovery_point = offset
         self.epochs.clear()
-        self._remove_snapshots_after(-1)
+        remove_snapshots_after(self._disk, self.folder, -1)
         self.producers.replace([], offset)
 
     def _prepare_cut(self, offset: int) -> None:
-        assert not self._flushing, "a flush of this log is under way"
+        assert not self._unsynced.is_flushing, "a flush of this log is under way"
         self._generation += 1
         if offset < self.recovery_point:
             if self._lower_recovery_point is not None:
@@ -565,17 +557,10 @@ class PartitionLog:
         """Epochs and producers become what they were at the new end."""
         self.epochs.truncate_from_end(self.end_offset)
         self.start_offset = min(self.start_offset, self.end_offset)
-        self._remove_snapshots_after(self.end_offset)
-        offsets = snapshot_offsets(self._disk.list_dir(self.folder))
-        if not load_latest(self._disk, self.folder, offsets, self.end_offset, self.producers):
+        kept = remove_snapshots_after(self._disk, self.folder, self.end_offset)
+        if not load_latest(self._disk, self.folder, kept, self.end_offset, self.producers):
             self.producers.replace([], self._segments[0].base_offset)
         replay(self.producers, self._segments, self.end_offset)
-
-    def _remove_snapshots_after(self, offset: int) -> None:
-        for snapshot in snapshot_offsets(self._disk.list_dir(self.folder)):
-            if snapshot > offset:
-                remove_if_there(self._disk, snapshot_path(self.folder, snapshot))
-        self._disk.sync_dir(self.folder)
 
     # -- the end
 
@@ -584,9 +569,8 @@ class PartitionLog:
         if self._failure is not None:
             return
         if self._active.size_bytes or self._active.base_offset:
-            self._unsynced += self._active.finish()
-            self._unsynced.append(write_snapshot(self._disk, self.folder, self.end_offset, self.producers))
-            self._folder_changes += 1
+            snapshot = write_snapshot(self._disk, self.folder, self.end_offset, self.producers)
+            self._unsynced.add(snapshot, *self._active.finish())
         self.flush()
         for segment in self._segments:
             segment.let_go()

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from penstock.base.errors import ApiError, Error
-from penstock.log.markers import Marker
 from penstock.log.txn_index import AbortedTransaction
 from penstock.wire.batch import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
+from penstock.wire.control import ControlType
 
 BATCHES_KEPT = 5
 NO_EPOCH = -1
@@ -112,7 +112,7 @@ class ProducerStates:
             )
         return None
 
-    def check_marker(self, producer_id: int, producer_epoch: int, marker: Marker) -> None:
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
         """ApiError if a newer producer or a newer coordinator has been heard of."""
         state = self._by_id.get(producer_id)
         if state is None:
@@ -121,10 +121,10 @@ class ProducerStates:
             raise ApiError(
                 Error.INVALID_PRODUCER_EPOCH, f"epoch {producer_epoch} of producer {producer_id} is over: {state.epoch}"
             )
-        if marker.coordinator_epoch < state.coordinator_epoch:
+        if coordinator_epoch < state.coordinator_epoch:
             raise ApiError(
                 Error.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {marker.coordinator_epoch} is over: {state.coordinator_epoch}",
+                f"coordinator epoch {coordinator_epoch} is over: {state.coordinator_epoch}",
             )
 
     # -- what was appended
@@ -149,7 +149,9 @@ class ProducerStates:
             state.transaction_first_offset = base_offset
             self._open[producer_id] = base_offset
 
-    def note_marker(self, header: BatchHeader, marker: Marker, marker_offset: int) -> AbortedTransaction | None:
+    def note_marker(
+        self, header: BatchHeader, kind: ControlType, coordinator_epoch: int, marker_offset: int
+    ) -> AbortedTransaction | None:
         """A marker is in the log, at this offset; returns what belongs into the transaction index, if anything."""
         producer_id = header.producer_id
         state = self._by_id.get(producer_id)
@@ -158,14 +160,14 @@ class ProducerStates:
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
-        state.coordinator_epoch = marker.coordinator_epoch
+        state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = header.max_timestamp
         first_offset, state.transaction_first_offset = state.transaction_first_offset, NO_OFFSET
         if first_offset == NO_OFFSET:
             return None
         self._open.pop(producer_id, None)
         self._decided.append((marker_offset, first_offset))
-        if marker.is_commit:
+        if kind is not ControlType.ABORT:
             return None
         stable = min(self._open.values(), default=marker_offset + 1)
         return AbortedTransaction(producer_id, first_offset, marker_offset, stable)

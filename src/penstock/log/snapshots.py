@@ -58,3 +58,15 @@ def load_latest(disk: Disk, folder: str, offsets: list[int], up_to: int, produce
         producers.replace(states, offset)
         return True
     return False
+
+
+def remove_snapshots_after(disk: Disk, folder: str, offset: int) -> list[int]:
+    """Remove the snapshots beyond an offset, durably; returns the offsets of the others. Blocks."""
+    kept = []
+    for snapshot in snapshot_offsets(disk.list_dir(folder)):
+        if snapshot > offset:
+            remove_if_there(disk, snapshot_path(folder, snapshot))
+        else:
+            kept.append(snapshot)
+    disk.sync_dir(folder)
+    return kept

@@ -1,9 +1,9 @@
-"""What a follower got from its leader, checked before any of it is written."""
+"""What is looked at before anything is written: the times of a client's batch, and all that a follower was sent."""
 
 from __future__ import annotations
 
 from penstock.base.errors import ApiError, Error
-from penstock.wire.batch import BatchHeader, each_batch, problem_of_batch
+from penstock.wire.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader, each_batch, problem_of_batch
 
 
 def check_followed(batches: memoryview, next_offset: int) -> list[tuple[BatchHeader, memoryview]]:
@@ -23,3 +23,15 @@ def check_followed(batches: memoryview, next_offset: int) -> list[tuple[BatchHea
     if size_bytes != len(batches):
         raise ApiError(Error.CORRUPT_MESSAGE, f"{len(batches) - size_bytes} bytes after the last whole batch")
     return checked
+
+
+def refuse_timestamps(header: BatchHeader, now_ms: int) -> None:
+    """INVALID_TIMESTAMP for times that the topic does not take, unless the batch has no time at all."""
+    if header.attributes & LOG_APPEND_TIME:
+        raise ApiError(Error.INVALID_TIMESTAMP, "a producer may not say that the log gave the time")
+    if header.base_timestamp == NO_TIMESTAMP and header.max_timestamp == NO_TIMESTAMP:
+        return
+    raise ApiError(
+        Error.INVALID_TIMESTAMP,
+        f"timestamps {header.base_timestamp} to {header.max_timestamp} are too far from {now_ms}",
+    )
