@@ -88,6 +88,14 @@ def start_until_acknowledged(run: Run, broker: Broker, topic: str, partition: in
     return figures["acknowledged_at_ns"] / 1e9 - began_s
 
 
+def _create(
+    run: Run, broker: Broker, topics: Topics, topic: str, partitions: int = 1, settings: dict[str, str] | None = None
+) -> None:
+    """Returns when every partition has taken a message: a leader is announced a moment before it takes writes."""
+    topics.create(topic, partitions, settings)
+    run.load.run("first", broker.port, {"topic": topic, "partitions": partitions}, START_WITHIN_S)
+
+
 # ---- loads
 
 
@@ -119,7 +127,7 @@ def _memory_after_load(broker: Broker) -> Figures:
 
 def _one_load(run: Run, item: Item, broker: Broker, topic: str, share: float = 1.0) -> Figures:
     topics = Topics(broker.port)
-    topics.create(topic, item.partitions)
+    _create(run, broker, topics, topic, item.partitions)
     try:
         target: Options = {"topic": topic}
         if item.fill:
@@ -167,26 +175,14 @@ def _starts_of(run: Run, kind: type[Broker]) -> Figures:
         figures = {"fresh_s": start_until_acknowledged(run, broker, "first", 0)}
         time.sleep(run.sizes.settle_s)
         figures["idle_mb"] = broker.memory_mb()
-        Topics(broker.port).create("many", PARTITIONS_MANY)
+        _create(run, broker, Topics(broker.port), "many", PARTITIONS_MANY)
         shape: Options = {"partitions": PARTITIONS_MANY, "connections": 10, "total_bytes": PARTITIONS_MANY * 170 * 3}
-        _patiently(lambda: run.load.run("produce", broker.port, {"topic": "many", **shape}))
+        run.load.run("produce", broker.port, {"topic": "many", **shape})
         time.sleep(run.sizes.settle_s)
         figures["thousand_partitions_mb"] = broker.memory_mb()
         broker.stop()
         figures["thousand_partitions_s"] = start_until_acknowledged(run, broker, "many", PARTITIONS_MANY - 1)
         return figures
-
-
-def _patiently(load: Callable[[], Figures]) -> Figures:
-    """Again while it fails: a leader is announced a moment before it takes writes."""
-    deadline_s = time.monotonic() + START_WITHIN_S
-    while True:
-        try:
-            return load()
-        except MeasurementFailed:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.5)
 
 
 # ---- the quiet client
@@ -206,9 +202,9 @@ def quiet_client(run: Run) -> None:
 
 def _prepare_disk(run: Run, broker: Broker) -> None:
     topics = Topics(broker.port)
-    topics.create("quiet")
-    topics.create("cold")
-    topics.create("flushed", settings=broker.flush_always)
+    for topic in ("quiet", "cold"):
+        _create(run, broker, topics, topic)
+    _create(run, broker, topics, "flushed", settings=broker.flush_always)
     cold: Options = {"batch_bytes": 1_000_000, "record_bytes": 1000, "inflight": 5, "total_bytes": run.sizes.cold_bytes}
     run.load.run("produce", broker.port, {"topic": "cold", **cold})
     run.load.run("produce", broker.port, {"topic": "quiet", "record_bytes": 1000, "seconds": run.sizes.seconds})

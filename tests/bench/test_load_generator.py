@@ -216,3 +216,18 @@ def test_fetch_that_brings_nothing_is_an_error(binary: Path, serve: Callable[[An
     done = run(binary, "fetch", serve(lambda _key, _body: fetch_answer(b"")), "total_bytes=1000")
     assert done.returncode == 1
     assert "brought nothing" in done.stderr
+
+
+def test_first_tries_until_every_partition_has_taken_a_message(
+    binary: Path, serve: Callable[[Answer], HandBroker]
+) -> None:
+    recorder, refusals = Recorder(), iter(range(3))
+
+    def answer(key: int, body: bytes) -> bytes:
+        if key == 3:
+            return b""
+        return produce_answer(0, error=6) if next(refusals, None) is not None else recorder.answer(key, body)
+
+    figures = figures_of(run(binary, "first", serve(answer), "partitions=3"))
+    assert figures["tries"] == 3
+    assert [partition for partition, _ in recorder.seen] == [0, 1, 2]
