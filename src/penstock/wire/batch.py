@@ -32,6 +32,7 @@ MAX_TIMESTAMP_OFFSET = 35
 
 MAGIC = 2
 COMPRESSION_MASK = 0x07
+COMPRESSION_MAX = 4  # zstd: the last codec that there is
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
@@ -143,6 +144,8 @@ def check_produced_batch(records: memoryview) -> BatchHeader:
             Error.INVALID_RECORD,
             f"{header.record_count} records and a last offset delta of {header.last_offset_delta} do not agree",
         )
+    if header.attributes & COMPRESSION_MASK > COMPRESSION_MAX:
+        raise ApiError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression {header.compression}")
     return header
 
 
