@@ -54,7 +54,8 @@ def consume(
         int | None, typer.Option("--max", "-n", min=1, metavar="N", help="Stop after N messages.")
     ] = None,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition; may be repeated.")
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition; may be repeated."),
     ] = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Join this consumer group and commit what was printed.")

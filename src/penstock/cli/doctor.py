@@ -25,7 +25,7 @@ from penstock.cli.doctor_checks import (
 )
 from penstock.cli.failure import ExitCode
 from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json
-from penstock.cli.output import print_json, print_table
+from penstock.cli.output import STATUS, print_json, print_table
 
 DEFAULT_DATA = Path("penstock-data")
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The data folder that 'penstock up' uses.")]
@@ -33,7 +33,9 @@ Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The data fold
 
 def doctor(
     data: Data = DEFAULT_DATA,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The port that 'penstock up' uses.")] = 9092,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=1, max=65535, help="The port that 'penstock up' uses.")
+    ] = 9092,
     versions: Annotated[bool, typer.Option("--versions", help="Every API of the broker with its versions.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = None,
@@ -62,7 +64,7 @@ def doctor(
         print_json({"checks": [asdict(finding) for finding in findings], "apis": apis})
     else:
         rows = [[each.status, each.check, each.text, each.advice if each.status != "ok" else ""] for each in findings]
-        print_table(["STATUS", "CHECK", "FOUND", "WHAT TO DO"], rows)
+        print_table([STATUS, "CHECK", "FOUND", "WHAT TO DO"], rows)
         if versions and served:
             print_table(["API", "FROM", "TO"], [[key, low, high] for key, (low, high) in sorted(served.items())])
     if any(finding.status == FAIL for finding in findings):

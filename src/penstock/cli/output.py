@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+STATUS = "STATUS"
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -54,7 +55,10 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(cell), style=STYLES.get(str(cell), "")) for cell in row))
+        styles = [
+            STYLES.get(str(cell), "") if column == STATUS else "" for column, cell in zip(columns, row, strict=True)
+        ]
+        table.add_row(*(Text(_cell(cell), style=style) for cell, style in zip(row, styles, strict=True)))
     Console(highlight=False).print(table)
 
 

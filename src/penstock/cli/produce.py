@@ -74,7 +74,8 @@ def produce(
         str | None, typer.Option("--null-marker", metavar="TEXT", help="A key or value of this text means null.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Send to this partition; by the key if not given.")
+        int | None,
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Send to this partition; by the key if not given."),
     ] = None,
     compression: Annotated[
         Compression, typer.Option("--compression", "-z", help="Codec for the batches.")

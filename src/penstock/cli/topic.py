@@ -83,10 +83,11 @@ def _internal_topics(connection: Connection, admin: AdminClient, candidates: lis
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Partitions; the broker's default if not given.")
+        int | None,
+        typer.Option("--partitions", "-p", metavar="N", min=1, help="Partitions; the broker's default if not given."),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies of each partition.")
+        int | None, typer.Option("--replication-factor", "-r", metavar="N", min=1, help="Copies of each partition.")
     ] = None,
     config: Settings = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Be content if it is there.")] = False,
@@ -180,7 +181,7 @@ def _print_topic(document: dict[str, Any]) -> None:
 def alter_topic(
     name: Name,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="New number of partitions.")
+        int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="New number of partitions.")
     ] = None,
     config: Settings = None,
     delete_config: Annotated[
