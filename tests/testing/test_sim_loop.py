@@ -205,6 +205,20 @@ def test_a_paused_process_goes_on_where_it_was(loop: SimLoop) -> None:
     assert seen == [1.0, 10.0, 11.0]
 
 
+def test_an_empty_context_belongs_to_no_process(loop: SimLoop) -> None:
+    seen: list[str] = []
+    state, context = in_process("p")
+
+    async def main() -> None:
+        context.run(loop.call_later, 1, seen.append, "mine")
+        context.run(lambda: loop.call_later(1, seen.append, "nobody's", context=contextvars.Context()))
+        state.ended = True
+        await asyncio.sleep(2)
+
+    loop.run_until_complete(main())
+    assert seen == ["nobody's"]
+
+
 def interleaving(seed: int, shuffle: bool) -> str:
     order: list[str] = []
 

@@ -54,7 +54,7 @@ class SimFile:
         disk.handle_opened(self, inode)
 
     def _check(self, *positions: int) -> None:
-        self._device.refuse_if_stopped()
+        self._disk.check_alive()
         if not self._open or self.generation != self._disk.generation:
             raise os_error(errno.EBADF, self.path)
         if any(position < 0 for position in positions):
@@ -181,7 +181,7 @@ class SimDisk:
         return sorted(self._folder(path).entries)
 
     def make_dirs(self, path: str) -> None:
-        self._check_alive()
+        self.check_alive()
         folder = self.device.root
         made = ""
         for part in _parts(path):
@@ -305,14 +305,15 @@ class SimDisk:
 
     # Finding things
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raise `Crashed` if this process, or the whole machine, has stopped."""
         if self._dead:
             raise Crashed("this process has ended")
         self.device.refuse_if_stopped()
 
     def _find(self, path: str) -> tuple[Folder, str, Node | None]:
         """The folder that holds or would hold the path, the last name, and what it names now."""
-        self._check_alive()
+        self.check_alive()
         parts = _parts(path)
         folder = self.device.root
         if not parts:
@@ -412,19 +413,22 @@ class SimDisk:
 
     def kill(self) -> None:
         """This process ends: its handles and locks are gone, nothing that was written is. A new one may begin."""
+        self._drop_handles()
+        self.device.stopped = False
+        self.device.stop_number = None
+
+    def end(self) -> None:
+        """As `kill`, but this view can never be used again: the disk of a process that is over."""
+        self._drop_handles()
+        self._dead = True
+
+    def _drop_handles(self) -> None:
         self._dead_generations += 1
         for file in list(self._open_files):
             self.handle_closed(file)
         held = self.device.locked
         for inode in [inode for inode, lock in held.items() if isinstance(lock, SimLock) and lock.disk is self]:
             del held[inode]
-        self.device.stopped = False
-        self.device.stop_number = None
-
-    def end(self) -> None:
-        """As `kill`, and this view can never be used again: the disk of a process that is over."""
-        self.kill()
-        self._dead = True
 
     def crash(
         self,

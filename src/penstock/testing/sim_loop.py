@@ -142,7 +142,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[*Arguments], object], *args: *Arguments, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = SimHandle(callback, args, self, context or contextvars.copy_context())
+        handle = SimHandle(callback, args, self, _own_or_current(context))
         self._ready.append(handle)
         return handle
 
@@ -167,7 +167,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         *args: *Arguments,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = SimTimerHandle(when, callback, args, self, context or contextvars.copy_context())
+        timer = SimTimerHandle(when, callback, args, self, _own_or_current(context))
         self._scheduled_count += 1
         heapq.heappush(self._timers, (when, self._scheduled_count, timer))
         return timer
@@ -397,6 +397,10 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def get_task_factory(self) -> None:
         return None
+
+
+def _own_or_current(context: contextvars.Context | None) -> contextvars.Context:
+    return contextvars.copy_context() if context is None else context  # an empty context is false
 
 
 def _is_over(process: ProcessState | None) -> bool:
