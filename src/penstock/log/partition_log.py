@@ -88,7 +88,7 @@ class PartitionLog:
         topic_id: UUID,
         clock: Clock,
         loaded: LoadedLog,
-        lower_recovery_point: Callable[[int], None] | None,
+        lower_recovery_point: Callable[[], None] | None,
     ) -> None:
         self._files = files
         self._disk = files.disk
@@ -123,12 +123,12 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         files: FileCache | None = None,
-        lower_recovery_point: Callable[[int], None] | None = None,
+        lower_recovery_point: Callable[[], None] | None = None,
     ) -> PartitionLog:
         """Open the partition's folder in a log directory, or make it. After an unclean stop this blocks for a while.
 
-        `lower_recovery_point` is called before the log is cut below its recovery point: it must make durable that a
-        later recovery begins no higher than the offset it is given.
+        `lower_recovery_point` is called before the log is cut below its recovery point or its start: it must make
+        durable what `recovery_point` and `start_offset` are then.
         """
         folder = f"{directory}/{topic_partition}"
         files = files or FileCache(disk)
@@ -544,10 +544,11 @@ class PartitionLog:
     def _prepare_cut(self, offset: int) -> None:
         assert not self._unsynced.is_flushing, "a flush of this log is under way"
         self._generation += 1
-        if offset < self.recovery_point:
+        if offset < self.recovery_point or offset < self.start_offset:
+            self.recovery_point = min(self.recovery_point, offset)
+            self.start_offset = min(self.start_offset, offset)
             if self._lower_recovery_point is not None:
-                self._lower_recovery_point(offset)
-            self.recovery_point = offset
+                self._lower_recovery_point()
 
     def _drop_later_segments(self, from_index: int) -> None:
         dropped = [segment.base_offset for segment in self._segments[from_index:]]
@@ -556,7 +557,6 @@ class PartitionLog:
     def _forget_after_cut(self) -> None:
         """Epochs and producers become what they were at the new end."""
         self.epochs.truncate_from_end(self.end_offset)
-        self.start_offset = min(self.start_offset, self.end_offset)
         kept = remove_snapshots_after(self._disk, self.folder, self.end_offset)
         if not load_latest(self._disk, self.folder, kept, self.end_offset, self.producers):
             self.producers.replace([], self._segments[0].base_offset)
