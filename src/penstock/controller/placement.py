@@ -3,16 +3,15 @@
 Partition by partition and replica by replica, the broker is taken that is best by, in this order: a rack that this
 partition does not use yet, a host it does not use yet, the fewest replicas of this topic so far, the fewest partitions
 shared with those already chosen (so that the load of a broker that dies spreads over many), and its place in the row
-that begins at `start`. The replica that leads the fewest partitions so far comes first: it is the preferred leader.
+that begins at `start`. The first replica is the preferred leader; at the end these are evened out.
 
-So racks and hosts differ while there is a choice, and where they are of equal size, or there is none, the numbers of
-replicas of any two brokers differ by one at most.
+So racks and hosts differ while there is a choice, and without racks and hosts the numbers of replicas of any two
+brokers, and the numbers of partitions they are to lead, differ by one at most.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -39,45 +38,113 @@ def place_replicas(
     shift = start % len(ordered)
     placing = _Placing(ordered[shift:] + ordered[:shift])
     for replicas in existing:
-        placing.count(replicas)
-    return [placing.next_partition(replication_factor) for _ in range(partition_count)]
+        placing.count_existing(replicas)
+    return placing.partitions(partition_count, replication_factor)
 
 
 class _Placing:
-    """The counts of one placement, which the next choice looks at."""
+    """The counts of one placement, which the next choice looks at. Brokers are known here by their place in the row."""
 
     def __init__(self, brokers: Sequence[Candidate]) -> None:
-        self._brokers = {broker.broker_id: broker for broker in brokers}
-        self._place = {broker.broker_id: place for place, broker in enumerate(brokers)}
-        self._replicas: Counter[int] = Counter()
-        self._leaders: Counter[int] = Counter()
-        self._pairs: Counter[tuple[int, int]] = Counter()
+        count = len(brokers)
+        self._ids = [broker.broker_id for broker in brokers]
+        self._place_of = {broker_id: place for place, broker_id in enumerate(self._ids)}
+        groups = [
+            _group_numbers([broker.rack for broker in brokers]),
+            _group_numbers([broker.host for broker in brokers]),
+        ]
+        self._groups = [numbers for numbers in groups if len(set(numbers)) < count]
+        self._replicas = [0] * count
+        self._leaders = [0] * count
+        self._shared = [[0] * count for _ in brokers]
 
-    def next_partition(self, replication_factor: int) -> tuple[int, ...]:
+    def partitions(self, partition_count: int, replication_factor: int) -> list[tuple[int, ...]]:
+        placed = [self._next_partition(replication_factor) for _ in range(partition_count)]
+        balance_leaders(placed, self._leaders)
+        return [tuple(self._ids[place] for place in replicas) for replicas in placed]
+
+    def _next_partition(self, replication_factor: int) -> list[int]:
         chosen: list[int] = []
-        racks: Counter[str | None] = Counter()
-        hosts: Counter[str | None] = Counter()
+        left = list(range(len(self._ids)))
         for _ in range(replication_factor):
-            best = min(
-                (broker for broker in self._brokers.values() if broker.broker_id not in chosen),
-                key=lambda broker: (racks[broker.rack], hosts[broker.host], *self._load(broker.broker_id, chosen)),
-            )
-            chosen.append(best.broker_id)
-            racks[best.rack] += best.rack is not None
-            hosts[best.host] += best.host is not None
-        leader = min(chosen, key=lambda broker_id: self._leaders[broker_id])
-        replicas = (leader, *(broker_id for broker_id in chosen if broker_id != leader))
-        self.count(replicas)
-        return replicas
+            best = self._best(left, chosen)
+            chosen.append(best)
+            left.remove(best)
+        self._count(chosen)
+        return chosen
 
-    def count(self, replicas: Sequence[int]) -> None:
-        """Remember a partition that has been placed."""
-        self._leaders[replicas[0]] += 1
-        for broker_id in replicas:
-            self._replicas[broker_id] += 1
+    def _best(self, left: list[int], chosen: list[int]) -> int:
+        best = left
+        if not chosen:
+            return _least(_least(best, self._replicas.__getitem__), self._leaders.__getitem__)[0]
+        for groups in self._groups:
+            used = [groups[place] for place in chosen]
+            best = _least(best, lambda place, groups=groups, used=used: used.count(groups[place]))  # type: ignore[misc]
+        best = _least(best, self._replicas.__getitem__)
+        best = _least(best, lambda place: sum([self._shared[other][place] for other in chosen]))
+        return _least(best, lambda place: -self._leaders[place])[0]
+
+    def count_existing(self, replicas: Sequence[int]) -> None:
+        """A partition that was placed before, perhaps on brokers that are not here now."""
+        self._count([self._place_of[broker_id] for broker_id in replicas if broker_id in self._place_of])
+
+    def _count(self, replicas: Sequence[int]) -> None:
+        for place in replicas[:1]:
+            self._leaders[place] += 1
+        for place in replicas:
+            self._replicas[place] += 1
             for other in replicas:
-                self._pairs[broker_id, other] += 1
+                self._shared[place][other] += 1
 
-    def _load(self, broker_id: int, chosen: list[int]) -> tuple[int, int, int]:
-        shared = sum(self._pairs[broker_id, other] for other in chosen)
-        return self._replicas[broker_id], shared, self._place[broker_id]
+
+def balance_leaders(placed: list[list[int]], leaders: list[int]) -> None:
+    """Reorder replicas so that the leader counts come together, as far as the replicas allow it.
+
+    If a leads a partition that b holds, and b one that c holds, then a may hand one to b, and b one to c: search for
+    such a chain from a broker that leads most to one that leads at least two fewer, until there is none.
+    """
+    while (chain := _chain(placed, leaders)) is not None:
+        for partition, heir in chain:
+            replicas = placed[partition]
+            leaders[replicas[0]] -= 1
+            leaders[heir] += 1
+            replicas.remove(heir)
+            replicas.insert(0, heir)
+
+
+def _chain(placed: list[list[int]], leaders: list[int]) -> list[tuple[int, int]] | None:
+    """Which partitions to hand to whom, in order; None if the counts are as close as they can be."""
+    most = max(leaders)
+    if most - min(leaders) < 2:
+        return None
+    led: dict[int, list[int]] = {}
+    for partition, replicas in enumerate(placed):
+        led.setdefault(replicas[0], []).append(partition)
+    chains: dict[int, list[tuple[int, int]]] = {place: [] for place, count in enumerate(leaders) if count == most}
+    queue = list(chains)
+    for place in queue:
+        for partition in led.get(place, ()):
+            for heir in placed[partition]:
+                if heir in chains:
+                    continue
+                chains[heir] = [*chains[place], (partition, heir)]
+                if leaders[heir] <= most - 2:
+                    return chains[heir]
+                queue.append(heir)
+    return None
+
+
+def _group_numbers(names: Sequence[str | None]) -> list[int]:
+    """The same number for the same name; a number of its own for each None."""
+    numbers: dict[str, int] = {}
+    count = len(names)
+    return [place + count if name is None else numbers.setdefault(name, place) for place, name in enumerate(names)]
+
+
+def _least(places: list[int], measure: Callable[[int], int]) -> list[int]:
+    """Those with the smallest measure, in the same order."""
+    if len(places) == 1:
+        return places
+    measures = list(map(measure, places))
+    smallest = min(measures)
+    return [place for place, value in zip(places, measures, strict=True) if value == smallest]

@@ -139,7 +139,7 @@ def create_partitions(
         existing = [partition.replicas for partition in topic.partitions]
         placed = place_replicas(_candidates(state.brokers, factor), added, factor, start=start, existing=existing)
     else:
-        placed = _checked_growth_assignments(assignments, added, factor, state.brokers)
+        placed = _checked_growth_assignments(topic, assignments, added, state.brokers)
     partitions = topic.partitions + tuple(_new_partition(replicas, state.brokers) for replicas in placed)
     after = replace(topic, partitions=partitions)
     operations = update(topic, after)
@@ -256,11 +256,13 @@ def _check_growth(topic: Topic, count: int) -> int:
 
 
 def _checked_growth_assignments(
-    assignments: Sequence[Sequence[int]], added: int, factor: int, brokers: Mapping[int, BrokerNode]
+    topic: Topic, assignments: Sequence[Sequence[int]], added: int, brokers: Mapping[int, BrokerNode]
 ) -> list[tuple[int, ...]]:
     if len(assignments) != added:
         raise _bad_assignment(f"{added} partitions are to be added, but replicas are assigned for {len(assignments)}")
-    return [_checked(number, replicas, factor, brokers) for number, replicas in enumerate(assignments)]
+    factor = len(topic.partitions[0].replicas)
+    numbered = enumerate(assignments, start=len(topic.partitions))
+    return [_checked(partition, replicas, factor, brokers) for partition, replicas in numbered]
 
 
 def _bad_assignment(message: str) -> ApiError:
