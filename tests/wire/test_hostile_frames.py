@@ -182,13 +182,22 @@ def test_tags_in_any_order_and_the_last_of_two_alike() -> None:
         (b"\x01\x01\x07" + bytes(8), "finalized_features_epoch: the size of a tagged field"),
         (b"\x01\x01\x08" + bytes(7), "needs more than the 7 bytes"),
         (b"\x01\x63\xff\xff\xff\xff\x0f", "needs more than the 0 bytes"),
-        (b"\xff\xff\xff\xff\x0f", "end too soon"),
+        (b"\xff\xff\xff\xff\x0f", "more than a million elements"),
         (b"\x02\x63\x00", "end too soon"),
     ],
 )
 def test_bad_tagged_fields(tags: bytes, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         decode(ApiVersionsResponse, 3, EMPTY_BODY + tags)
+
+
+def test_a_flood_of_tags() -> None:
+    """They are cheap to send, so their number is bounded like that of elements."""
+    flood = b"\x63\x00" * 1_000_001
+    with pytest.raises(ProtocolError, match="more than a million elements"):
+        decode(ApiVersionsResponse, 3, EMPTY_BODY + b"\xc1\x84\x3d" + flood)
+    with pytest.raises(ProtocolError, match="request header: 1000001 tagged fields are more than 10000"):
+        decode_request_header(b"\x00\x00\x00\x09\x00\x00\x00\x07\xff\xff\xc1\x84\x3d" + flood)
 
 
 def test_any_byte_but_zero_is_true() -> None:

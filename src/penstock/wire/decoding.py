@@ -1,10 +1,10 @@
 """Writes the decoder of one message in one version: a flat function from a buffer to objects.
 
 In the generated code `b` is the buffer, `p` the position, `end` the length of the buffer and `budget` the number of
-array elements that may still be decoded. Fixed-size fields beside each other, with the length that follows them, are
-unpacked in one go. Before anything is allocated, a length is compared with the bytes that remain: an array needs at
-least as many bytes as its count times the smallest encoding of its element. The budget bounds what a small frame of
-tiny elements can blow up to.
+array elements and tagged fields that may still be decoded. Fixed-size fields beside each other, with the length that
+follows them, are unpacked in one go. Before anything is allocated, a length is compared with the bytes that remain:
+an array needs at least as many bytes as its count times the smallest encoding of its element. The budget bounds what
+a small frame of tiny elements can blow up to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from struct import calcsize, unpack_from
 from typing import Any
 from uuid import UUID
 
-from penstock.wire.schema import Field, Kind, Message, Schema, schema_of
+from penstock.wire.schema import PACKED_TOGETHER, Field, Kind, Message, Schema, schema_of
 from penstock.wire.source import DECODING_FAULTS, Run, Source
 from penstock.wire.varint import Malformed, read_rest, read_varint, skip_tagged_fields, too_long
 
@@ -22,6 +22,8 @@ ELEMENTS_MAX = 1_000_000
 STRING_LENGTH_MAX = 0x7FFF
 
 _LENGTH_CODE = {Kind.STRING: "h"}  # in versions that are not flexible; all others count with 32 bits
+
+_OF_SLICE = {Kind.STRING: ".tobytes().decode()", Kind.BYTES: ".tobytes()", Kind.RECORDS: ""}
 
 
 @lru_cache(maxsize=8192)
@@ -48,22 +50,13 @@ def compile_decoder(cls: type[Message], version: int) -> Any:
     source = Source(f"{cls.__name__} v{version}")
     source.add("end = len(b)")
     source.add("budget = BUDGET")
-    if _holds_records(schema, version):
-        with source.block("if type(b) is not memoryview:"):
-            source.add("b = memoryview(b)")
+    with source.block("if type(b) is not memoryview:"):
+        source.add("b = memoryview(b)")
     writer = _DecoderWriter(source, version, version in schema.flexible)
     result = writer.structure(schema)
     writer.flush()
     source.add(f"return {result}, p")
     return source.compile("b, p=0", _CONSTANTS, DECODING_FAULTS)
-
-
-def _holds_records(schema: Schema, version: int) -> bool:
-    present = [each for each in schema.fields if version in each.versions]
-    return any(
-        each.kind is Kind.RECORDS or (each.struct is not None and _holds_records(schema_of(each.struct), version))
-        for each in present
-    )
 
 
 class _DecoderWriter:
@@ -160,8 +153,7 @@ class _DecoderWriter:
             if kind is Kind.STRING and self._flexible:
                 with self._source.block(f"if {count} > {STRING_LENGTH_MAX}:"):
                     add("raise Malformed(f'a string has {" + count + "} bytes')")
-            convert = {Kind.STRING: "str(b[p:{}], 'utf-8')", Kind.BYTES: "bytes(b[p:{}])", Kind.RECORDS: "b[p:{}]"}
-            add(f"{target} = {convert[kind].format(stop)}")
+            add(f"{target} = b[p:{stop}]{_OF_SLICE[kind]}")
             add(f"p = {stop}")
 
     def _struct(self, field: Field, target: str) -> None:
@@ -187,14 +179,17 @@ class _DecoderWriter:
             smallest = max(1, _element_size_min(field, self._version, self._flexible))
             with self._source.block(f"if {count} * {smallest} > end - p:"):
                 add(f"raise too_long({count}, end - p)")
-            add(f"budget -= {count}")
-            with self._source.block("if budget < 0:"):
-                add("raise Malformed('the message has more than a million elements')")
+            self._spend(count)
             self._elements(field, target, count)
+
+    def _spend(self, count: str) -> None:
+        self._source.add(f"budget -= {count}")
+        with self._source.block("if budget < 0:"):
+            self._source.add("raise Malformed('the message has more than a million elements')")
 
     def _elements(self, field: Field, target: str, count: str) -> None:
         add = self._source.add
-        if field.kind.value in "?bhiqHId":
+        if field.kind in PACKED_TOGETHER:
             add(f"{target} = list(unpack_from(f'>{{{count}}}{field.kind.value}', b, p))")
             add(f"p += {count} * {calcsize(field.kind.value)}")
             return
@@ -220,6 +215,7 @@ class _DecoderWriter:
         with self._source.block(f"if {count}:"):
             with self._source.block(f"if {count} > 127:"):
                 add(f"{count}, p = read_rest(b, p, {count})")
+            self._spend(count)
             if not tagged:
                 add(f"p = skip_tags(b, p, {count}, end)")
                 return
@@ -245,13 +241,13 @@ class _DecoderWriter:
 
 def _element_size_min(field: Field, version: int, flexible: bool) -> int:
     if field.struct is not None:
-        return size_min(schema_of(field.struct), version, flexible)
+        return _size_min(schema_of(field.struct), version, flexible)
     if field.kind in (Kind.STRING, Kind.BYTES, Kind.RECORDS):
         return 1 if flexible else calcsize(_LENGTH_CODE.get(field.kind, "i"))
     return calcsize(">" + field.kind.value)
 
 
-def size_min(schema: Schema, version: int, flexible: bool) -> int:
+def _size_min(schema: Schema, version: int, flexible: bool) -> int:
     """The bytes of the smallest encoding: everything empty or null."""
     total = 1 if flexible else 0
     for each in schema.fields:

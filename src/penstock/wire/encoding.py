@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import pack
 from typing import Any
 
-from penstock.wire.schema import Field, Kind, Message, Schema, schema_of
+from penstock.wire.schema import PACKED_TOGETHER, Field, Kind, Message, Schema, schema_of
 from penstock.wire.source import ENCODING_FAULTS, Run, Source
 from penstock.wire.varint import Malformed, write_varint
 
@@ -172,7 +172,7 @@ class _EncoderWriter:
             self._elements(field, items)
 
     def _elements(self, field: Field, items: str) -> None:
-        if field.kind.value in "?bhiqHId":
+        if field.kind in PACKED_TOGETHER:
             self._source.add(f"{self._out} += pack(f'>{{len({items})}}{field.kind.value}', *{items})")
             return
         element = self._source.name("m")

@@ -67,6 +67,8 @@ class Kind(Enum):
     STRUCT = "struct"
 
 
+PACKED_TOGETHER = frozenset(kind for kind in Kind if len(kind.value) == 1)  # an array of them is packed in one go
+
 int8: TypeAlias = Annotated[int, Kind.INT8]
 int16: TypeAlias = Annotated[int, Kind.INT16]
 int32: TypeAlias = Annotated[int, Kind.INT32]

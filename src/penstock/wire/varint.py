@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from penstock.base.world import Buffer
 
+TAGGED_FIELDS_MAX = 10_000  # in one place; Kafka itself has no message with more than a handful
+
 _SHIFT_LAST = 28  # of the fifth byte, which may carry four bits
 
 
@@ -47,6 +49,8 @@ def too_long(length: int, remaining: int) -> Malformed:
 
 def skip_tagged_fields(buffer: Buffer, position: int, count: int, end: int) -> int:
     """The position after `count` tagged fields that nobody here knows."""
+    if count > TAGGED_FIELDS_MAX:
+        raise Malformed(f"{count} tagged fields are more than {TAGGED_FIELDS_MAX}")
     for _ in range(count):
         _, position = read_varint(buffer, position)
         size, position = read_varint(buffer, position)
