@@ -105,6 +105,22 @@ class Script:
             lock.release()
 
 
+def check_crashes(disk: SimDisk) -> None:
+    """A crash that loses nothing shows what was there, and so does any crash after everything was synced."""
+    now = disk.snapshot()
+    assert disk.after_crash("none").snapshot() == now
+    for kept in range(4):
+        partly = disk.after_crash(lambda change, kept=kept: change.number % 4 != kept)  # type: ignore[misc]
+        assert partly.pending() == [] and partly.after_crash("all").snapshot() == partly.snapshot()
+    for path, content in now.items():
+        if content is None:
+            disk.sync_dir(path)
+        else:
+            disk.open(path).sync()
+    disk.sync_dir("/")
+    assert disk.after_crash("all").snapshot() == now
+
+
 def run_on_both(script: list[Step], folder: str) -> None:
     simulated = SimDisk()
     simulated.make_dirs("/root")
@@ -113,6 +129,7 @@ def run_on_both(script: list[Step], folder: str) -> None:
         for step in script:
             assert fake.run(step) == real.run(step), step
         assert fake.tree() == real.tree()
+        check_crashes(simulated)
     finally:
         real.end()
 

@@ -118,28 +118,17 @@ def test_a_file_renamed_twice_has_one_name(disk: SimDisk) -> None:
     assert disk.after_crash({first}).snapshot() == {"/d": None, "/d/c": b"x"}
 
 
-def test_a_rename_between_folders_needs_both_syncs(disk: SimDisk) -> None:
+@pytest.mark.parametrize("synced", ["/d", "/e"])
+def test_a_rename_between_folders_is_durable_with_either(disk: SimDisk, synced: str) -> None:
     disk.make_dirs("/e")
     disk.sync_dir("/")
-    write_file_durably(disk, "/d/a", b"x")
+    create(disk, "/d/a", b"x").sync()
     disk.rename("/d/a", "/e/a")
-    disk.sync_dir("/d")
-    assert disk.after_crash("all").snapshot() == {"/d": None, "/e": None, "/d/a": b"x"}
-    disk.sync_dir("/e")
-    assert disk.after_crash("all").snapshot() == {"/d": None, "/e": None, "/e/a": b"x"}
-
-
-def test_a_half_synced_rename_does_not_bring_a_removed_name_back(disk: SimDisk) -> None:
-    disk.make_dirs("/e")
-    disk.sync_dir("/")
-    write_file_durably(disk, "/d/a", b"x")
-    disk.rename("/d/a", "/e/a")
-    disk.sync_dir("/e")
-    disk.remove("/e/a")
-    disk.sync_dir("/e")
-    assert disk.after_crash("none").snapshot() == {"/d": None, "/e": None}
-    disk.sync_dir("/d")
+    create(disk, "/d/later", b"")
+    create(disk, "/e/later", b"")
     assert disk.after_crash("all").snapshot() == {"/d": None, "/e": None}
+    disk.sync_dir(synced)
+    assert disk.after_crash("all").snapshot() == {"/d": None, "/e": None, "/e/a": b"x", f"{synced}/later": b""}
 
 
 def test_a_lost_removal_keeps_the_folder_too(disk: SimDisk) -> None:
@@ -149,6 +138,23 @@ def test_a_lost_removal_keeps_the_folder_too(disk: SimDisk) -> None:
     disk.remove_dir("/d")
     assert disk.after_crash({removed}).snapshot() == {"/d": None, "/d/a": b"x"}
     assert disk.after_crash("none").snapshot() == {}
+
+
+def test_changes_of_a_file_that_is_gone_for_good_are_forgotten(disk: SimDisk) -> None:
+    file = create(disk, "/d/a", b"x")
+    disk.sync_dir("/d")
+    disk.remove("/d/a")
+    assert [change.kind for change in disk.pending()] == ["write", "remove"]
+    disk.sync_dir("/d")
+    assert disk.pending() == []
+    file.write([b"y"], 0)
+    replaced = create(disk, "/d/b", b"old")
+    create(disk, "/d/c", b"new").sync()
+    disk.rename("/d/c", "/d/b")
+    disk.sync_dir("/d")
+    replaced.write([b"z"], 0)
+    disk.sync_dir("/d")
+    assert disk.pending() == []
 
 
 def test_names_may_be_lost_in_order_only(disk: SimDisk) -> None:

@@ -180,6 +180,21 @@ def test_a_paused_process_catches_up(simulation: Simulation) -> None:
     simulation.run(drive())
 
 
+def test_what_was_sent_before_a_kill_still_arrives(simulation: Simulation) -> None:
+    sender, receiver = simulation.machine("a").process("p"), simulation.machine("b").process("p")
+    accepted: asyncio.Queue[Stream] = asyncio.Queue()
+
+    async def drive() -> None:
+        await receiver.network.listen("", PORT, accepted.put_nowait)
+        stream = await sender.start(sender.network.connect("b", PORT))
+        sender.call(lambda: stream.send(b"last words"))
+        sender.kill()
+        arrived = await accepted.get()
+        assert await receive(arrived, 100) == b"last words"
+
+    simulation.run(drive())
+
+
 def test_a_slow_disk_holds_up_the_process_or_the_pool(simulation: Simulation) -> None:
     machine = simulation.machine("server")
     process = machine.process("p")

@@ -34,6 +34,7 @@ from penstock.testing.sim_files import (
     resize,
     sync_folder,
     sync_inode,
+    without_forgotten,
 )
 
 
@@ -194,7 +195,6 @@ class Device:
     def rename(self, path: str, source: tuple[Folder, str], target_path: str, target: tuple[Folder, str]) -> None:
         node = source[0].entries[source[1]]
         operation = Rename(self.next_number, "rename", path, *source, *target, node, target_path)
-        operation.unsynced = [source[0]] if source[0] is target[0] else [source[0], target[0]]
         self._refuse(self._begin(operation))
         replaced = target[0].entries.get(target[1])
         del source[0].entries[source[1]]
@@ -224,7 +224,7 @@ class Device:
         if fault is not None:
             self.journal = drop_folder_changes(self.journal, folder)
             raise fault.error
-        self.journal = sync_folder(self.journal, folder)
+        self.journal = without_forgotten(self.root, sync_folder(self.journal, folder))
         self._end(operation)
 
     # Damage

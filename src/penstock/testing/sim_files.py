@@ -7,15 +7,15 @@ moves its writes and truncations to the durable side; a sync of a folder moves i
 
 The model is as pessimistic as POSIX allows. Any change may be lost while a later one survives, in content and in names;
 a file's sync does not make its name durable; a new folder's own sync does not make it durable in its parent. A rename
-is atomic; between two folders, the new name is durable after a sync of the target, and the old one gone after a sync of
-both. What cannot happen on any file system does not happen here: a removal of a folder is lost when something in the
-folder is not removed, and a file that is renamed twice is found under one of its names.
+is atomic; between two folders, a sync of either one makes it durable, with all earlier changes of both. What cannot
+happen on any file system does not happen here: a removal of a folder is lost when something in it is not removed, a
+rename is lost when it would put a folder into itself, and what is renamed twice is found under one of its names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 PAGE_BYTES = 4096
@@ -102,7 +102,6 @@ class Rename(Operation):
     target_name: str
     node: Node
     target_path: str
-    unsynced: list[Folder] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"#{self.number} rename {self.path} to {self.target_path}"
@@ -167,29 +166,63 @@ def drop_inode_changes(journal: list[Change], inode: Inode) -> list[Change]:
 
 
 def sync_folder(journal: list[Change], folder: Folder) -> list[Change]:
-    """Make the folder's entries durable; the journal that remains."""
+    """Make the folder's entries durable; the journal that remains.
+
+    With a rename from or to another folder go the earlier changes of that other folder, so that the order of each
+    folder's changes is kept.
+    """
+    synced: list[NameChange] = []
     remaining: list[Change] = []
-    for change in journal:
-        if isinstance(change, Rename) and folder in change.unsynced:
-            change.unsynced.remove(folder)
-            if folder is change.target_folder:
-                folder.durable[change.target_name] = change.node
-            if change.unsynced:
-                remaining.append(change)
-            elif change.source_folder.durable.get(change.source_name) is change.node:
-                del change.source_folder.durable[change.source_name]
-        elif isinstance(change, Link) and change.folder is folder:
-            folder.durable[change.name] = change.node
-        elif isinstance(change, Unlink) and change.folder is folder:
-            folder.durable.pop(change.name, None)
+    folders = {folder}
+    for change in reversed(journal):
+        if isinstance(change, Link | Unlink | Rename) and not folders.isdisjoint(folders_of(change)):
+            folders.update(folders_of(change))
+            synced.append(change)
         else:
             remaining.append(change)
-    return remaining
+    for change in reversed(synced):
+        _make_durable(change)
+    return remaining[::-1]
+
+
+def _make_durable(change: NameChange) -> None:
+    if isinstance(change, Link):
+        change.folder.durable[change.name] = change.node
+    elif isinstance(change, Unlink):
+        change.folder.durable.pop(change.name, None)
+    else:
+        change.source_folder.durable.pop(change.source_name, None)
+        change.target_folder.durable[change.target_name] = change.node
 
 
 def drop_folder_changes(journal: list[Change], folder: Folder) -> list[Change]:
     """What a failed sync of a folder does to the changes of its entries."""
     return [change for change in journal if isinstance(change, Write | Truncate) or folder not in folders_of(change)]
+
+
+def without_forgotten(root: Folder, journal: list[Change]) -> list[Change]:
+    """The journal without changes of files that no crash can bring back: their last name is durably gone."""
+    unnamed = {change.inode for change in journal if isinstance(change, Write | Truncate) and change.inode.links == 0}
+    if unnamed:
+        unnamed -= {change.node for change in journal if isinstance(change, Link | Unlink | Rename)}
+        unnamed -= set(_durable_nodes(root, journal))
+    return [change for change in journal if not (isinstance(change, Write | Truncate) and change.inode in unnamed)]
+
+
+def _durable_nodes(root: Folder, journal: list[Change]) -> Iterator[Node]:
+    """Everything that has a durable name, also in folders that only the journal knows."""
+    folders = [root]
+    for change in journal:
+        if isinstance(change, Link | Unlink | Rename):
+            folders.extend(folders_of(change))
+            folders.extend([change.node] if isinstance(change.node, Folder) else [])
+    seen: set[Folder] = set()
+    while folders:
+        folder = folders.pop()
+        if folder not in seen:
+            seen.add(folder)
+            yield from folder.durable.values()
+            folders.extend(node for node in folder.durable.values() if isinstance(node, Folder))
 
 
 def _is_lost(lost: Lost, change: Change) -> bool:
@@ -261,14 +294,11 @@ class CrashImage:
             self._apply_rename(root, change)
 
     def _apply_rename(self, root: Folder, change: Rename) -> None:
-        if change.target_folder not in change.unsynced:
-            source = self._entries(change.source_folder)
-            if source.get(change.source_name) is change.node:
-                del source[change.source_name]
-            return
         target = self._entries(change.target_folder)
         old = target.get(change.target_name)
         if old is not None and old is not change.node and self._is_filled(old):
+            return
+        if isinstance(change.node, Folder) and change.target_folder in self._walk(change.node):
             return
         self._entries(change.source_folder).pop(change.source_name, None)
         for folder in list(self._walk(root)):
