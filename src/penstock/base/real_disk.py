@@ -43,6 +43,8 @@ class RealFile:
         return data
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> int:
+        if offset < 0:  # -1 would mean the cursor
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self.path)
         total = sum(map(len, buffers))
         written = os.pwritev(self.fd, buffers, offset)
         if written != total:
@@ -61,6 +63,8 @@ class RealFile:
         os.ftruncate(self.fd, size)
 
     def sync(self) -> None:
+        if self.fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         os.fdatasync(self.fd)
 
     def is_cached(self, offset: int, count: int) -> bool:

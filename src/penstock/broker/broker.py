@@ -1,0 +1,79 @@
+"""The parts of a running broker that handlers work with, in one place; what starts and stops them is `start.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.base.broker_settings import altered_dynamic, with_dynamic
+from penstock.base.errors import ApiError, Error
+from penstock.base.setting_changes import Change
+from penstock.base.settings import Settings, SettingsError, Source
+from penstock.base.world import World
+from penstock.broker.cluster_view import ClusterView
+from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.partitions import Partitions
+from penstock.broker.topics import Topics
+from penstock.controller.configs import set_configs
+from penstock.controller.plan import ClusterState, Plan
+from penstock.zookeeper.znodes import DEFAULT_ENTITY
+
+
+class Node(NamedTuple):
+    """A broker as the clients of one listener reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(slots=True)
+class Broker:
+    """This broker. `settings` is replaced whenever a dynamic value changes."""
+
+    node_id: int
+    world: World
+    settings: Settings
+    view: ClusterView
+    role: ControllerRole
+    topics: Topics
+    partitions: Partitions
+    producer_ids: ProducerIdAllocator
+
+    def nodes(self, listener_name: str) -> list[Node]:
+        """The living brokers, by their addresses on one listener; those without it are left out."""
+        return [
+            Node(node_id, endpoint.host, endpoint.port, broker.rack)
+            for node_id, broker in self.view.brokers.items()
+            for endpoint in broker.endpoints
+            if endpoint.listener == listener_name
+        ]
+
+    def node(self, listener_name: str) -> Node:
+        """This broker itself."""
+        for node in self.nodes(listener_name):
+            if node.node_id == self.node_id:
+                return node
+        raise ApiError(Error.LISTENER_NOT_FOUND, f"this broker has no listener {listener_name!r}")
+
+    def reload_dynamic_settings(self) -> None:
+        """Lay the stored dynamic values over the static ones."""
+        self.settings = with_dynamic(
+            self.settings,
+            self.view.config_values("brokers", str(self.node_id)),
+            self.view.config_values("brokers", DEFAULT_ENTITY),
+        )
+
+    async def alter_settings(self, entity: str, changes: list[Change], *, is_trial: bool = False) -> None:
+        """Change dynamic values of this broker, or (entity "<default>") of all brokers."""
+        source = Source.DYNAMIC_DEFAULT_BROKER if entity == DEFAULT_ENTITY else Source.DYNAMIC_BROKER
+
+        def decide(_state: ClusterState) -> list[Plan]:
+            try:
+                values = altered_dynamic(self.settings, source, changes)
+            except SettingsError as error:
+                raise ApiError(Error.INVALID_CONFIG, str(error)) from error
+            return [set_configs("brokers", entity, values, self.view.config_version("brokers", entity))]
+
+        await (self.role.preview(decide) if is_trial else self.role.decide(decide))

@@ -1,0 +1,478 @@
+"""One client's connection: bytes in, whole frames to the dispatcher, responses out in the order of their requests.
+
+Receiving. An idle connection owns no buffer: all connections of a server receive into one shared buffer, and what
+arrives as whole frames is handled right there. Only the beginning of an unfinished frame moves into a buffer of the
+connection's own, which grows with the bytes that really arrived (never by what a frame claims) and is then filled
+exactly to the end of that frame, so that nothing of the next one has to be moved. A large buffer is kept for the next
+large frame.
+
+Answering. A handler returns its response, or reserves a `Slot` and fills it later; slots leave in order. A handler that
+still needs the bytes of its request *holds* the connection: nothing more is read until it releases it.
+
+Everything is bounded: the frame, the slots, the responses not yet taken by the peer, and the time that an unfinished
+frame or an unread response may take (`is_overdue`, asked by the server's sweep).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from penstock.base.world import Buffer, Clock, File, Stream
+
+SHARED_BUFFER_BYTES = 64 * 1024
+OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
+SLOTS_MAX = 128
+UNSENT_BYTES_MAX = 1024 * 1024
+JOINED_SEND_BYTES_MAX = 64 * 1024
+FRAME_DEADLINE_S = 30.0
+FRAME_BYTES_PER_S_MIN = 64 * 1024
+UNSENT_DEADLINE_S = 30.0
+
+_SIZE = Struct(">i")
+_FRAME_BYTES_MIN = 8  # api key, version, correlation id
+
+
+class FileRange(NamedTuple):
+    """Bytes that go from a file to the socket without passing through the program."""
+
+    file: File
+    position: int
+    size_bytes: int
+
+
+Response: TypeAlias = bytes | bytearray | list[bytearray | FileRange]
+
+
+class Slot:
+    """The place of one answer in a connection's order; an answer of None means that none is sent."""
+
+    __slots__ = ("is_filled", "on_cancel", "response")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self.is_filled = False
+        self.response: Response | None = None
+        self.on_cancel = on_cancel
+
+
+@dataclass(slots=True)
+class Intake:
+    """What the connections of one server share: the receive buffer, and the budget for unfinished frames."""
+
+    budget_bytes: int
+    frame_bytes_max: int
+    owned_bytes: int = 0
+    shared: memoryview = field(default_factory=lambda: memoryview(bytearray(SHARED_BUFFER_BYTES)))
+    waiting: deque[Callable[[], None]] = field(default_factory=deque)
+
+    def hand_over_shared(self) -> memoryview:
+        """Give the shared buffer to a connection that must keep its bytes, and take a fresh one."""
+        handed, self.shared = self.shared, memoryview(bytearray(SHARED_BUFFER_BYTES))
+        return handed
+
+    def release(self, size_bytes: int) -> None:
+        """Bytes of an own buffer are free again: connections that waited for room may go on."""
+        self.owned_bytes -= size_bytes
+        while self.waiting and self.owned_bytes < self.budget_bytes:
+            self.waiting.popleft()()
+
+
+class ConnectionBroken(Exception):
+    """The peer broke the protocol; the text says how. The connection is closed."""
+
+
+Dispatch: TypeAlias = "Callable[[Connection, memoryview], Response | None]"
+
+
+class Connection:
+    """See the head of this file. `dispatch` is called once for each whole frame."""
+
+    __slots__ = (
+        "_clock",
+        "_dispatch",
+        "_end",
+        "_frame_needs",
+        "_frame_started",
+        "_holds",
+        "_intake",
+        "_is_reading",
+        "_is_watching_write",
+        "_muted",
+        "_on_close",
+        "_out",
+        "_own",
+        "_recv_into",
+        "_send",
+        "_slots",
+        "_start",
+        "_stream",
+        "_unsent_bytes",
+        "_unsent_since",
+        "_waits_for_budget",
+        "client_id",
+        "client_software",
+        "is_closed",
+        "last_active",
+        "listener_name",
+        "peer",
+        "state",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        listener_name: str,
+        intake: Intake,
+        clock: Clock,
+        dispatch: Dispatch,
+        on_close: Callable[[Connection, str | None], None],
+    ) -> None:
+        self.peer = stream.peer
+        self.listener_name = listener_name
+        self.client_id: str | None = None
+        self.client_software = ""
+        self.state: object | None = None
+        self.is_closed = False
+        self.last_active = clock.monotonic()
+        self._stream = stream
+        self._recv_into = stream.recv_into
+        self._send = stream.send
+        self._intake = intake
+        self._clock = clock
+        self._dispatch = dispatch
+        self._on_close = on_close
+        self._own: memoryview | None = None
+        self._start = self._end = 0  # the bytes in the own buffer that are not handled yet
+        self._frame_needs = 0  # size of the unfinished frame with its prefix, 0 while unknown
+        self._frame_started: float | None = None
+        self._out: deque[Buffer | FileRange] = deque()
+        self._unsent_bytes = 0
+        self._unsent_since: float | None = None
+        self._slots: deque[Slot] = deque()
+        self._holds = 0
+        self._muted = False
+        self._waits_for_budget = False
+        self._is_watching_write = False
+        self._is_reading = True
+        stream.watch_read(self._on_readable)
+
+    # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_readable(self) -> None:
+        own = self._own
+        try:
+            if own is None:
+                shared = self._intake.shared
+                count = self._recv_into(shared)
+                if count:
+                    self._take_shared(shared, count)
+            else:
+                limit = self._frame_needs or min(len(own), self._end + SHARED_BUFFER_BYTES)
+                count = self._recv_into(own[self._end : limit])
+                self._end += count
+                if count:
+                    self._take_own()
+        except BlockingIOError:
+            return
+        except ConnectionBroken as broken:
+            self.close(str(broken))
+            return
+        except OSError:
+            self.close(None)
+            return
+        if not count:
+            self.close(None)
+        elif self._out and not self._is_watching_write:
+            self._flush()
+
+    def _take_shared(self, shared: memoryview, count: int) -> None:
+        position = self._handle_frames(shared, 0, count)
+        if self.is_closed:
+            return
+        if self._own is not None:  # a handler holds the request: the buffer is ours now
+            self._start, self._end = position, count
+        elif position < count:
+            self._keep_unfinished(shared[position:count])
+
+    def _take_own(self) -> None:
+        own = self._own
+        assert own is not None
+        self._start = self._handle_frames(own, self._start, self._end)
+        if self.is_closed or self._holds:
+            return
+        if self._start == self._end:
+            self._start = self._end = self._frame_needs = 0
+            self._frame_started = None
+            if len(own) <= SHARED_BUFFER_BYTES or len(own) > OWN_BUFFER_KEPT_BYTES_MAX:
+                self._drop_own()
+        elif self._is_reading:
+            self._make_room()
+
+    def _handle_frames(self, view: memoryview, position: int, end: int) -> int:
+        """Dispatch the whole frames between two positions; returns where the first unfinished one begins."""
+        while end - position >= 4 and self._is_reading:
+            (size,) = _SIZE.unpack_from(view, position)
+            if not _FRAME_BYTES_MIN <= size <= self._intake.frame_bytes_max:
+                raise ConnectionBroken(f"a frame of {size} bytes (allowed: 8 to {self._intake.frame_bytes_max})")
+            frame_end = position + 4 + size
+            if frame_end > end:
+                break
+            frame = view[position + 4 : frame_end]
+            position = frame_end
+            self._frame_needs = 0
+            response = self._dispatch(self, frame)
+            if response is not None:
+                self._answer(response)
+            if self.is_closed:
+                break
+        return position
+
+    def _keep_unfinished(self, part: memoryview) -> None:
+        """Move the beginning of a frame from the shared buffer into a buffer of our own."""
+        own = memoryview(bytearray(max(2 * len(part), 4096)))
+        own[: len(part)] = part
+        self._own = own
+        self._intake.owned_bytes += len(own)
+        self._start, self._end = 0, len(part)
+        self._frame_started = self._clock.monotonic()
+        if self._is_reading:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Let the unfinished frame at `_start` go on: move it to the buffer's beginning, with space behind it."""
+        own = self._own
+        assert own is not None
+        have = self._end - self._start
+        if self._frame_started is None:
+            self._frame_started = self._clock.monotonic()
+        if self._start:
+            own[:have] = own[self._start : self._end]
+            self._start, self._end = 0, have
+        if have < 4:
+            self._frame_needs = 0
+            return
+        (size,) = _SIZE.unpack_from(own, 0)
+        if not _FRAME_BYTES_MIN <= size <= self._intake.frame_bytes_max:
+            raise ConnectionBroken(f"a frame of {size} bytes (allowed: 8 to {self._intake.frame_bytes_max})")
+        needs = size + 4
+        if have == len(own):
+            if self._intake.owned_bytes + have > self._intake.budget_bytes and not self._waits_for_budget:
+                self._wait_for_budget()
+                return
+            self._grow(min(needs, 2 * len(own)))
+            own = self._own
+            assert own is not None
+        self._frame_needs = min(needs, len(own))
+
+    def _grow(self, capacity: int) -> None:
+        assert self._own is not None
+        grown = memoryview(bytearray(capacity))
+        grown[: self._end] = self._own[: self._end]
+        self._intake.owned_bytes += capacity - len(self._own)
+        self._own = grown
+
+    def _wait_for_budget(self) -> None:
+        self._waits_for_budget = True
+        self._update_reading()
+        self._intake.waiting.append(self._budget_is_free)
+
+    def _budget_is_free(self) -> None:
+        if self.is_closed:
+            return
+        self._make_room()
+        self._waits_for_budget = False
+        self._update_reading()
+
+    def _drop_own(self) -> None:
+        if self._own is not None:
+            size_bytes, self._own = len(self._own), None
+            self._intake.release(size_bytes)
+
+    def _update_reading(self) -> None:
+        """Read only while there is room for what a request may cause."""
+        may_read = not (
+            self._holds
+            or self._muted
+            or self._waits_for_budget
+            or len(self._slots) >= SLOTS_MAX
+            or self._unsent_bytes > UNSENT_BYTES_MAX
+        )
+        if may_read != self._is_reading and not self.is_closed:
+            self._is_reading = may_read
+            self._stream.watch_read(self._on_readable if may_read else None)
+
+    def _resume(self) -> None:
+        """After a reason to pause has gone: first the frames that are here already, then the socket."""
+        if self.is_closed or self._is_reading:
+            return
+        self._update_reading()
+        if self._is_reading and self._own is not None:
+            try:
+                self._take_own()
+            except ConnectionBroken as broken:
+                self.close(str(broken))
+
+    # ── for handlers ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def reserve(self, on_cancel: Callable[[], None] | None = None) -> Slot:
+        """A place in the order of answers, to be filled with `fill`; `on_cancel` is called if the peer goes before."""
+        slot = Slot(on_cancel)
+        self._slots.append(slot)
+        if len(self._slots) >= SLOTS_MAX:
+            self._update_reading()
+        return slot
+
+    def fill(self, slot: Slot, response: Response | None) -> None:
+        """Answer a reserved place; sends it as soon as everything before it is answered."""
+        slot.response = response
+        slot.is_filled = True
+        if self.is_closed:
+            return
+        slots = self._slots
+        while slots and slots[0].is_filled:
+            ready = slots.popleft().response
+            if ready is not None:
+                self._queue(ready)
+        if self._out and not self._is_watching_write:
+            self._flush()
+        if not self._is_reading:
+            self._resume()
+
+    def hold(self) -> None:
+        """The bytes of the request being handled are needed after its handler has returned."""
+        if self._own is None:
+            self._own = self._intake.hand_over_shared()
+            self._intake.owned_bytes += len(self._own)
+        self._holds += 1
+        self._update_reading()
+
+    def release(self) -> None:
+        """The end of a `hold`."""
+        self._holds -= 1
+        if not self._holds:
+            self._resume()
+
+    def mute(self, muted: bool) -> None:
+        """Stop or go on reading from a client that is over its quota."""
+        self._muted = muted
+        if muted:
+            self._update_reading()
+        else:
+            self._resume()
+
+    # ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _answer(self, response: Response) -> None:
+        if self._slots:
+            slot = Slot()
+            slot.response = response
+            slot.is_filled = True
+            self._slots.append(slot)
+        else:
+            self._queue(response)
+
+    def _queue(self, response: Response) -> None:
+        if type(response) is list:
+            for part in response:
+                self._out.append(part)
+                if type(part) is not FileRange:
+                    self._unsent_bytes += len(part)
+        else:
+            self._out.append(response)  # type: ignore[arg-type]
+            self._unsent_bytes += len(response)
+
+    def _flush(self) -> None:
+        """Send until the socket is full, then let the loop tell when to go on."""
+        out = self._out
+        try:
+            while out:
+                if len(out) > 1 and type(out[0]) is not FileRange:
+                    self._join_small()
+                item = out[0]
+                if type(item) is FileRange:
+                    sent = self._stream.send_file(item.file, item.position, item.size_bytes)
+                    if sent == item.size_bytes:
+                        out.popleft()
+                    elif sent:
+                        out[0] = FileRange(item.file, item.position + sent, item.size_bytes - sent)
+                    else:
+                        raise OSError("the file ended before the range that was to be sent")
+                else:
+                    sent = self._send(item)  # type: ignore[arg-type]
+                    self._unsent_bytes -= sent
+                    if sent == len(item):
+                        out.popleft()
+                    else:
+                        out[0] = memoryview(item)[sent:]  # type: ignore[arg-type]
+                if self._unsent_since is not None:
+                    self._unsent_since = self._clock.monotonic()
+        except BlockingIOError:
+            if not self._is_watching_write:
+                self._is_watching_write = True
+                self._unsent_since = self._clock.monotonic()
+                self._stream.watch_write(self._on_writable)
+            if self._unsent_bytes > UNSENT_BYTES_MAX:
+                self._update_reading()
+        except OSError:
+            self.close(None)
+        else:
+            if self._is_watching_write:
+                self._is_watching_write = False
+                self._unsent_since = None
+                self._stream.watch_write(None)
+            if not self._is_reading:
+                self._resume()
+
+    def _on_writable(self) -> None:
+        self._flush()
+
+    def _join_small(self) -> None:
+        """Several small answers leave in one call."""
+        out = self._out
+        parts: list[Buffer] = []
+        size_bytes = 0
+        while out and type(out[0]) is not FileRange and size_bytes < JOINED_SEND_BYTES_MAX:
+            part = out.popleft()
+            parts.append(part)  # type: ignore[arg-type]
+            size_bytes += len(part)
+        out.appendleft(b"".join(parts))
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def is_overdue(self, now: float) -> str | None:
+        """Why the server should give this connection up, or None. Also lets go of a large buffer not used of late."""
+        if self._frame_started is not None and (self._is_reading or self._waits_for_budget):
+            allowed = FRAME_DEADLINE_S + self._frame_needs / FRAME_BYTES_PER_S_MIN
+            if now - self._frame_started > allowed:
+                return "a request that did not end in time"
+        if self._unsent_since is not None and now - self._unsent_since > UNSENT_DEADLINE_S:
+            return "answers that were not taken in time"
+        if self._own is not None and self._end == 0 and not self._holds and self._frame_started is None:
+            self._drop_own()
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way in either direction."""
+        return not (self._slots or self._out or self._holds or self._frame_started is not None)
+
+    def close(self, reason: str | None) -> None:
+        """End the connection; a reason is given when it was the peer's fault or the server's wish."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._stream.close()
+        self._out.clear()
+        for slot in self._slots:
+            if slot.on_cancel is not None and not slot.is_filled:
+                slot.on_cancel()
+        self._slots.clear()
+        if not self._holds:
+            self._drop_own()
+        elif self._own is not None:
+            self._intake.release(len(self._own))
+            self._own = None
+        self._on_close(self, reason)

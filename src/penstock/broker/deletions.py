@@ -1,0 +1,26 @@
+"""The second half of deleting a topic: when this broker's replicas are gone, it takes itself off the topic's list.
+
+Until then the list stays in a znode, so that a deletion that a crash interrupted is completed after the restart.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.broker import Broker
+from penstock.controller.topics import replicas_removed
+from penstock.zookeeper.coordination import Coordination
+from penstock.zookeeper.errors import BadVersionError, NoNodeError
+from penstock.zookeeper.znodes import TOPIC_DELETIONS_PATH, TopicDeletion
+
+
+async def finish_deletions(broker: Broker, coordination: Coordination) -> None:
+    """Remove what is left of deleted topics on this broker, and note that it is done."""
+    pending, _ = await coordination.children(TOPIC_DELETIONS_PATH)
+    for name in pending:
+        try:
+            data, stat = await coordination.get(f"{TOPIC_DELETIONS_PATH}/{name}")
+            deletion = TopicDeletion.decode(data)
+            if broker.node_id in deletion.brokers:
+                await broker.partitions.remove_leftovers(deletion.name, deletion.topic_id)
+                await coordination.multi(replicas_removed(deletion, stat.version, broker.node_id).operations)
+        except (NoNodeError, BadVersionError):
+            continue  # another was faster; what is left is done next time

@@ -1,0 +1,119 @@
+"""Fetch sessions (KIP-227): a fetcher names its partitions once and afterwards only what changed, and is answered only
+with partitions that have news.
+
+Pure bookkeeping: the fetch handler decides what a partition has to tell; this file remembers what was told. The cache
+is bounded; when it is full a session that has not been used for a while makes room, otherwise the fetcher simply goes
+on without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import TopicPartition
+from penstock.base.world import Random
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICTION_IDLE_S = 120.0
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """What a fetcher wants of one partition, and what it was told last."""
+
+    name: TopicPartition
+    topic_key: object  # the topic as the fetcher named it: its name, or its id from version 13 on
+    fetch_offset: int
+    max_bytes: int
+    log_start_offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+    told_error: bool = False
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """The partitions of one fetcher, in the order in which they are served next."""
+
+    session_id: int
+    uses_topic_ids: bool
+    is_privileged: bool
+    epoch: int = 1
+    last_used: float = 0.0
+    partitions: dict[TopicPartition, FetchedPartition] = field(default_factory=dict)
+
+    def update(self, wanted: Iterable[FetchedPartition], forgotten: Iterable[TopicPartition]) -> None:
+        """Take over what an incremental request says has changed."""
+        for name in forgotten:
+            self.partitions.pop(name, None)
+        for item in wanted:
+            known = self.partitions.get(item.name)
+            if known is not None:
+                item.told_high_watermark = known.told_high_watermark
+                item.told_log_start_offset = known.told_log_start_offset
+            self.partitions[item.name] = item
+
+    def served(self, item: FetchedPartition) -> None:
+        """A partition that was given data goes to the end of the order, so that the others get their turn."""
+        self.partitions.pop(item.name, None)
+        self.partitions[item.name] = item
+
+
+class FetchSessions:
+    """All sessions of a broker."""
+
+    def __init__(self, slots_max: int, random: Random) -> None:
+        self._slots_max = slots_max
+        self._random = random
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
+    def open(self, *, uses_topic_ids: bool, is_privileged: bool, now: float) -> FetchSession | None:
+        """A new session, or None when there is no room for one. Followers come before consumers."""
+        if len(self._sessions) >= self._slots_max and not self._evict(is_privileged, now):
+            return None
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._random.randrange(0x7FFFFFFF)
+        session = FetchSession(session_id, uses_topic_ids, is_privileged, last_used=now)
+        self._sessions[session_id] = session
+        return session
+
+    def _evict(self, is_privileged: bool, now: float) -> bool:
+        oldest = min(self._sessions.values(), key=lambda session: session.last_used, default=None)
+        if oldest is not None and now - oldest.last_used > EVICTION_IDLE_S:
+            del self._sessions[oldest.session_id]
+            return True
+        if not is_privileged:
+            return False
+        ordinary = [session for session in self._sessions.values() if not session.is_privileged]
+        if not ordinary:
+            return False
+        del self._sessions[min(ordinary, key=lambda session: session.last_used).session_id]
+        return True
+
+    def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now: float) -> FetchSession:
+        """The session that an incremental request goes on with; ApiError when it must begin anew."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ApiError(Error.FETCH_SESSION_ID_NOT_FOUND)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise ApiError(Error.FETCH_SESSION_TOPIC_ID_ERROR)
+        if epoch != session.epoch:
+            raise ApiError(Error.INVALID_FETCH_SESSION_EPOCH, f"expected epoch {session.epoch}, got {epoch}")
+        session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
+        session.last_used = now
+        return session
+
+    def close(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)

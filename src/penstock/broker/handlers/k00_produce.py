@@ -1,0 +1,376 @@
+"""Produce (0-13): append batches. Versions 0 to 2 are advertised and refused: without them older librdkafka would turn
+compression off.
+
+Two ways through. Almost every request is one batch for one partition whose log can take it at once: that shape is read
+and answered by hand, in one call, with no message object. Everything else (several partitions, a sync under way, an
+answer that must wait, an error) goes through the declared messages and a `_Produce` that lives until it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.world import Clock
+from penstock.broker.connection import Connection, ConnectionBroken, Response, Slot
+from penstock.broker.partition import Partition
+from penstock.broker.partitions import Partitions
+from penstock.broker.requests import frame_of
+from penstock.log.partition_log import Appended
+from penstock.wire.api import APIS
+from penstock.wire.batch import CONTROL, TRANSACTIONAL, check_produced_batch
+from penstock.wire.codec import decoder
+from penstock.wire.messages.k00_produce import (
+    ProduceRequest,
+    ProduceRequestPartition,
+    ProduceRequestTopic,
+    ProduceResponse,
+    ProduceResponsePartition,
+    ProduceResponseTopic,
+)
+
+KEY = 0
+FIRST_SERVED_VERSION = 3
+FIRST_SINGLE_VERSION = 5  # from here on every answer has the same numbers
+FLEXIBLE_SINCE = 9
+TOPIC_IDS_SINCE = 13
+
+_CLASSIC_HEAD = Struct(">hhiih")  # transactional id length, acks, timeout, topic count, name length
+_CLASSIC_PART = Struct(">iii")  # partition count, index, record bytes
+_FLEXIBLE_HEAD = Struct(">bhibB")  # transactional id length, acks, timeout, topic count, name length
+_FLEXIBLE_PART = Struct(">Bi")  # partition count, index
+
+
+class Single(NamedTuple):
+    """A request of the common shape: one batch for one partition, no transactional id."""
+
+    acks: int
+    timeout_ms: int
+    topic: bytes
+    partition: int
+    records: memoryview
+
+
+class Target(NamedTuple):
+    """Where the batches of one topic go, and the shape of the answer; remembered for each version and topic."""
+
+    partitions: dict[int, Partition]
+    answer: Struct
+    prefix: bytes
+    suffix: bytes
+
+
+class Produce:
+    """The handler; one for a broker."""
+
+    def __init__(self, partitions: Partitions, clock: Clock) -> None:
+        self.partitions = partitions
+        self._wall_ms = clock.wall_ms
+        self._targets: dict[tuple[int, bytes], Target] = {}
+        partitions.on_change(self._targets.clear)
+
+    def __call__(
+        self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
+    ) -> Response | None:
+        if version < FLEXIBLE_SINCE:
+            single = _read_single_classic(frame, position)
+        else:
+            single = _read_single_flexible(frame, position, version)
+        if single is not None and version >= FIRST_SINGLE_VERSION and single.acks in (1, -1):
+            target = self._targets.get((version, single.topic)) or self._make_target(version, single.topic)
+            partition = target.partitions.get(single.partition) if target is not None else None
+            if target is not None and partition is not None and not partition.is_syncing:
+                try:
+                    appended = self.append(partition, single.records)
+                except ApiError:
+                    pass  # nothing was appended: the general way finds the same and says what
+                else:
+                    if single.acks == 1 or appended.last_offset < partition.leader.high_watermark:
+                        return _answer_single(target, correlation_id, single.partition, appended, partition)
+                    self._wait(connection, target, correlation_id, single, appended, partition)
+                    return None
+        request, _ = decoder(ProduceRequest, version)(frame, position)
+        return _Produce(self, connection, version, correlation_id, request).run()
+
+    def append(self, partition: Partition, records: memoryview) -> Appended:
+        """Check one batch as it came from a producer, and append it."""
+        header = check_produced_batch(records)
+        if header.attributes & (CONTROL | TRANSACTIONAL):
+            if header.attributes & CONTROL:
+                raise ApiError(Error.INVALID_RECORD, "a producer may not write control batches")
+            raise ApiError(Error.INVALID_TXN_STATE, "the transaction was not begun with this broker")
+        return partition.append(records, header, self._wall_ms())
+
+    def _make_target(self, version: int, topic: bytes) -> Target | None:
+        found = self.partitions.of_topic_bytes(topic, is_id=version >= TOPIC_IDS_SINCE)
+        if found is None:
+            return None
+        prefix, suffix = _answer_shape(version, topic)
+        target = Target(found, Struct(f">ii{len(prefix)}sihqqq{len(suffix)}s"), prefix, suffix)
+        self._targets[version, topic] = target
+        return target
+
+    def _wait(
+        self,
+        connection: Connection,
+        target: Target,
+        correlation_id: int,
+        single: Single,
+        appended: Appended,
+        partition: Partition,
+    ) -> None:
+        """The batch is in the log and not committed yet: answer when it is, or when the producer's time is over."""
+        slot = connection.reserve()
+
+        def answer(error: Error) -> None:
+            timer.cancel()
+            connection.fill(slot, _answer_single(target, correlation_id, single.partition, appended, partition, error))
+
+        def give_up() -> None:
+            partition.forget_commit_wait(answer)
+            answer(Error.REQUEST_TIMED_OUT)
+
+        timer = asyncio.get_running_loop().call_later(max(single.timeout_ms, 0) / 1000, give_up)
+        partition.when_committed(appended.last_offset + 1, answer)
+
+
+def _read_single_classic(frame: memoryview, position: int) -> Single | None:
+    """The common shape in versions 3 to 8, or None for any other shape (or a broken one)."""
+    if len(frame) - position < 30:
+        return None
+    no_id, acks, timeout_ms, topic_count, name_length = _CLASSIC_HEAD.unpack_from(frame, position)
+    position += 14
+    if no_id != -1 or topic_count != 1 or not 0 < name_length <= 249 or len(frame) - position < name_length + 12:
+        return None
+    topic = bytes(frame[position : position + name_length])
+    position += name_length
+    partition_count, partition, size_bytes = _CLASSIC_PART.unpack_from(frame, position)
+    position += 12
+    if partition_count != 1 or size_bytes != len(frame) - position:
+        return None
+    return Single(acks, timeout_ms, topic, partition, frame[position:])
+
+
+def _read_single_flexible(frame: memoryview, position: int, version: int) -> Single | None:
+    """The common shape in versions 9 to 13, or None for any other shape (or a broken one)."""
+    if len(frame) - position < 32:
+        return None
+    no_id, acks, timeout_ms, topic_count, name_length = _FLEXIBLE_HEAD.unpack_from(frame, position)
+    if no_id != 0 or topic_count != 2:
+        return None
+    if version >= TOPIC_IDS_SINCE:
+        position += 8
+        name_length = 16
+    else:
+        position += 9
+        name_length -= 1
+        if not 0 < name_length < 0x7F:
+            return None
+    if len(frame) - position < name_length + 13:
+        return None
+    topic = bytes(frame[position : position + name_length])
+    position += name_length
+    partition_count, partition = _FLEXIBLE_PART.unpack_from(frame, position)
+    position += 5
+    if partition_count != 2:
+        return None
+    size_bytes = shift = 0
+    for shift in (0, 7, 14, 21, 28):
+        byte = frame[position]
+        position += 1
+        size_bytes |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    end = position + size_bytes - 1
+    if end != len(frame) - 3 or bytes(frame[end:]) != b"\0\0\0":
+        return None
+    return Single(acks, timeout_ms, topic, partition, frame[position:end])
+
+
+def _answer_shape(version: int, topic: bytes) -> tuple[bytes, bytes]:
+    """What stands before and after the numbers of one partition's answer."""
+    if version < FLEXIBLE_SINCE:
+        one = b"\0\0\0\1"
+        suffix = b"\0\0\0\0"  # throttle time
+        if version >= 8:
+            suffix = b"\0\0\0\0\xff\xff" + suffix  # no record errors, no message
+        return one + len(topic).to_bytes(2, "big") + topic + one, suffix
+    name = topic if version >= TOPIC_IDS_SINCE else bytes([len(topic) + 1]) + topic
+    # header tags, one topic; no record errors, no message, no tags twice; throttle time; no tags
+    return b"\0\2" + name + b"\2", b"\1\0\0\0" + b"\0\0\0\0" + b"\0"
+
+
+def _answer_single(
+    target: Target,
+    correlation_id: int,
+    index: int,
+    appended: Appended,
+    partition: Partition,
+    error: Error = Error.NONE,
+) -> bytes:
+    answer = target.answer
+    base_offset = appended.base_offset if error is Error.NONE else -1
+    return answer.pack(
+        answer.size - 4,
+        correlation_id,
+        target.prefix,
+        index,
+        error,
+        base_offset,
+        appended.log_append_time_ms,
+        partition.log.start_offset,
+        target.suffix,
+    )
+
+
+class _Produce:
+    """One request on the general way, until it is answered."""
+
+    def __init__(
+        self, handler: Produce, connection: Connection, version: int, correlation_id: int, request: ProduceRequest
+    ) -> None:
+        self._handler = handler
+        self._connection = connection
+        self._version = version
+        self._correlation_id = correlation_id
+        self._request = request
+        self._answers = [ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id) for topic in request.topic_data]
+        self._unappended = 0
+        self._uncommitted: dict[int, tuple[Partition, ProduceResponsePartition, Callable[[Error], None]]] = {}
+        self._slot: Slot | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def run(self) -> Response | None:
+        """Append what can be appended; the response if that was all, otherwise None and it follows later."""
+        if len({topic.name or topic.topic_id for topic in self._request.topic_data}) < len(self._request.topic_data):
+            raise ConnectionBroken("a produce request that names a topic twice")
+        for topic, answers in zip(self._request.topic_data, self._answers, strict=True):
+            for data in topic.partition_data:
+                answer = ProduceResponsePartition(index=data.index)
+                answers.partition_responses.append(answer)
+                self._begin(topic, data, answer)
+        if self._unappended or self._uncommitted:
+            self._slot = self._connection.reserve()
+            if self._unappended:
+                self._connection.hold()
+            if self._uncommitted:
+                self._start_timer()
+            return None
+        return self._response()
+
+    def _begin(
+        self, topic: ProduceRequestTopic, data: ProduceRequestPartition, answer: ProduceResponsePartition
+    ) -> None:
+        try:
+            partition = self._find(topic, data)
+        except ApiError as error:
+            _refuse(answer, error)
+            return
+        if partition.is_syncing:
+            self._unappended += 1
+            partition.when_writable(lambda: self._append_later(partition, data, answer))
+        else:
+            self._append(partition, data, answer)
+
+    def _find(self, topic: ProduceRequestTopic, data: ProduceRequestPartition) -> Partition:
+        if self._version < FIRST_SERVED_VERSION:
+            raise ApiError(Error.UNSUPPORTED_VERSION, f"produce is served from version {FIRST_SERVED_VERSION} on")
+        if self._request.acks not in (0, 1, -1):
+            raise ApiError(Error.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {self._request.acks}")
+        if self._request.transactional_id is not None:
+            raise ApiError(Error.INVALID_TXN_STATE, "the transaction was not begun with this broker")
+        if data.records is None:
+            raise ApiError(Error.INVALID_RECORD, "there are no records for this partition")
+        if self._version >= TOPIC_IDS_SINCE:
+            return self._handler.partitions.find_by_id(topic.topic_id, data.index)
+        return self._handler.partitions.find(topic.name, data.index)
+
+    def _append(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
+        assert data.records is not None
+        try:
+            appended = self._handler.append(partition, memoryview(data.records))
+        except ApiError as error:
+            _refuse(answer, error)
+            return
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.log_append_time_ms
+        answer.log_start_offset = partition.log.start_offset
+        if self._request.acks == -1 and appended.last_offset >= partition.leader.high_watermark:
+            self._wait_for_commit(partition, appended.last_offset + 1, answer)
+
+    def _append_later(
+        self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition
+    ) -> None:
+        if partition.is_syncing:
+            partition.when_writable(lambda: self._append_later(partition, data, answer))
+            return
+        if partition.is_gone:
+            _refuse(answer, ApiError(Error.NOT_LEADER_OR_FOLLOWER))
+        else:
+            self._append(partition, data, answer)
+        self._unappended -= 1
+        if not self._unappended:
+            if self._uncommitted:
+                self._start_timer()
+            self._finish_if_done()
+            self._connection.release()
+
+    def _wait_for_commit(self, partition: Partition, end_offset: int, answer: ProduceResponsePartition) -> None:
+        number = len(self._uncommitted)
+
+        def committed(error: Error) -> None:
+            del self._uncommitted[number]
+            if error is not Error.NONE:
+                _refuse(answer, ApiError(error))
+            self._finish_if_done()
+
+        while number in self._uncommitted:
+            number += 1
+        self._uncommitted[number] = (partition, answer, committed)
+        partition.when_committed(end_offset, committed)
+
+    def _start_timer(self) -> None:
+        timeout_s = max(self._request.timeout_ms, 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        for partition, answer, callback in self._uncommitted.values():
+            partition.forget_commit_wait(callback)
+            _refuse(answer, ApiError(Error.REQUEST_TIMED_OUT))
+        self._uncommitted.clear()
+        self._finish_if_done()
+
+    def _finish_if_done(self) -> None:
+        if self._unappended or self._uncommitted or self._slot is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        slot, self._slot = self._slot, None
+        self._connection.fill(slot, self._response())
+
+    def _response(self) -> Response | None:
+        if self._request.acks == 0:
+            self._close_on_error()
+            return None
+        answer = ProduceResponse(responses=self._answers)
+        return frame_of(answer, APIS[KEY], self._version, self._correlation_id)
+
+    def _close_on_error(self) -> None:
+        """acks=0 gets no answer at all; only a closed connection tells the producer to look again."""
+        for topic in self._answers:
+            for answer in topic.partition_responses:
+                if answer.error_code:
+                    where = f"{topic.name or topic.topic_id}-{answer.index}"
+                    self._connection.close(f"a produce with acks=0 to {where}: {answer.error_message}")
+                    return
+
+
+def _refuse(answer: ProduceResponsePartition, error: ApiError) -> None:
+    answer.error_code = error.error
+    answer.error_message = error.message
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1

@@ -1,0 +1,382 @@
+"""Fetch (4-18): read batches, with sessions, long polling, topic ids and epochs.
+
+A request becomes a `_Fetch`: it looks at its partitions, and answers at once if there is enough to tell or the reader
+will not wait; otherwise it registers with the partitions and looks again when they have news or the time is over.
+Records go from the file to the socket; a range that is not in memory, or was not checked since the start, is first read
+and checked beside the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import NO_ID, TopicPartition
+from penstock.base.world import Clock, Disk
+from penstock.broker.connection import Connection, FileRange, Response, Slot
+from penstock.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchedPartition,
+    FetchSession,
+    FetchSessions,
+)
+from penstock.broker.partition import Partition
+from penstock.broker.partitions import Partitions
+from penstock.log.ranges import LogRange
+from penstock.wire.codec import decoder
+from penstock.wire.fetch_response import (
+    TOPIC_IDS_SINCE,
+    PartitionAnswer,
+    TopicAnswer,
+    encode_fetch_response,
+)
+from penstock.wire.messages.k01_fetch import FetchRequest
+
+logger = logging.getLogger(__name__)
+
+KEY = 1
+SESSIONS_SINCE = 7
+READ_COMMITTED = 1
+
+Answer = PartitionAnswer[FileRange]
+
+
+class Fetch:
+    """The handler; one for a broker."""
+
+    def __init__(
+        self, partitions: Partitions, sessions: FetchSessions, clock: Clock, disk: Disk, bytes_max: int
+    ) -> None:
+        self.partitions = partitions
+        self.sessions = sessions
+        self.clock = clock
+        self.disk = disk
+        self.bytes_max = bytes_max
+
+    def __call__(
+        self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
+    ) -> Response | None:
+        request, _ = decoder(FetchRequest, version)(frame, position)
+        try:
+            session, items, is_full = self._session_of(request, version)
+        except ApiError as error:
+            return encode_fetch_response(version, correlation_id, [], error=error.error)
+        return _Fetch(self, connection, version, correlation_id, request, session, items, is_full).run()
+
+    def _session_of(
+        self, request: FetchRequest, version: int
+    ) -> tuple[FetchSession | None, list[FetchedPartition], bool]:
+        """The session, the partitions to look at, and whether all of them are told (rather than those with news)."""
+        wanted = list(self._wanted(request, version))
+        if version < SESSIONS_SINCE or request.session_epoch == FINAL_EPOCH:
+            self.sessions.close(request.session_id)
+            return None, wanted, True
+        now = self.clock.monotonic()
+        by_id = version >= TOPIC_IDS_SINCE
+        if request.session_epoch == INITIAL_EPOCH:
+            self.sessions.close(request.session_id)
+            if not wanted:
+                return None, wanted, True
+            session = self.sessions.open(uses_topic_ids=by_id, is_privileged=_replica_of(request) >= 0, now=now)
+            if session is not None:
+                session.update(wanted, ())
+            return session, wanted, True
+        session = self.sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=by_id, now=now)
+        session.update(wanted, self._forgotten(request, version))
+        return session, list(session.partitions.values()), False
+
+    def _wanted(self, request: FetchRequest, version: int) -> Iterable[FetchedPartition]:
+        for topic in request.topics:
+            name = self._name_of(topic.topic, topic.topic_id, version)
+            for part in topic.partitions:
+                yield FetchedPartition(
+                    TopicPartition(name, part.partition),
+                    topic.topic_id,
+                    part.fetch_offset,
+                    part.partition_max_bytes,
+                    part.log_start_offset,
+                    part.current_leader_epoch,
+                    part.last_fetched_epoch,
+                )
+
+    def _forgotten(self, request: FetchRequest, version: int) -> Iterable[TopicPartition]:
+        for topic in request.forgotten_topics_data:
+            name = self._name_of(topic.topic, topic.topic_id, version)
+            for index in topic.partitions:
+                yield TopicPartition(name, index)
+
+    def _name_of(self, name: str, topic_id: UUID, version: int) -> str:
+        """What a partition is called in a session: an unknown topic id stands for itself until the topic is known."""
+        if version < TOPIC_IDS_SINCE:
+            return name
+        return self.partitions.name_of_id(topic_id) or str(topic_id)
+
+
+def _replica_of(request: FetchRequest) -> int:
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+class _Fetch:
+    """One request, until it is answered."""
+
+    __slots__ = (
+        "_answers",
+        "_connection",
+        "_correlation_id",
+        "_handler",
+        "_is_full",
+        "_is_over",
+        "_is_planned",
+        "_items",
+        "_missing_bytes",
+        "_ranges",
+        "_request",
+        "_session",
+        "_slot",
+        "_timer",
+        "_version",
+        "_watched",
+    )
+
+    def __init__(
+        self,
+        handler: Fetch,
+        connection: Connection,
+        version: int,
+        correlation_id: int,
+        request: FetchRequest,
+        session: FetchSession | None,
+        items: list[FetchedPartition],
+        is_full: bool,
+    ) -> None:
+        self._handler = handler
+        self._connection = connection
+        self._version = version
+        self._correlation_id = correlation_id
+        self._request = request
+        self._session = session
+        self._items = items
+        self._is_full = is_full
+        self._answers: list[tuple[FetchedPartition, Answer]] = []
+        self._ranges: list[tuple[Partition, LogRange]] = []
+        self._watched: list[Partition] = []
+        self._missing_bytes = 0
+        self._slot: Slot | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_planned = False
+        self._is_over = False
+
+    def run(self) -> Response | None:
+        """The response, or None if it follows later."""
+        if self._is_cold():
+            self._slot = self._connection.reserve()
+            self._look_and_warm()
+            return None
+        size_bytes, is_urgent = self._look()
+        if is_urgent or size_bytes >= self._request.min_bytes or self._request.max_wait_ms <= 0:
+            if self._is_ready_to_send():
+                return self._response()
+            self._slot = self._connection.reserve()
+            self._look_and_warm()
+            return None
+        self._missing_bytes = self._request.min_bytes - size_bytes
+        self._slot = self._connection.reserve(self._cancel)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._answer)
+        for partition in self._watched:
+            partition.fetch_waits[self] = None
+        return None
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look(self) -> tuple[int, bool]:
+        """What there is to tell now: its bytes, and whether it must be told at once (an error)."""
+        self._answers.clear()
+        self._ranges.clear()
+        self._watched.clear()
+        room_bytes = min(self._request.max_bytes, self._handler.bytes_max)
+        total_bytes = 0
+        is_urgent = not self._items
+        for item in self._items:
+            answer = Answer(item.name.partition)
+            try:
+                partition = self._partition_of(item)
+                self._watched.append(partition)
+                size_bytes = self._read(item, partition, answer, room_bytes - total_bytes, total_bytes == 0)
+                total_bytes += size_bytes
+                is_urgent = is_urgent or answer.diverging is not None
+            except ApiError as error:
+                answer.error = error.error
+                is_urgent = True
+            if self._is_full or self._has_news(item, answer):
+                self._answers.append((item, answer))
+        return total_bytes, is_urgent
+
+    def _partition_of(self, item: FetchedPartition) -> Partition:
+        partitions = self._handler.partitions
+        if self._version >= TOPIC_IDS_SINCE:
+            assert isinstance(item.topic_key, UUID)
+            if item.topic_key == NO_ID:
+                raise ApiError(Error.UNKNOWN_TOPIC_ID)
+            partition = partitions.find_by_id(item.topic_key, item.name.partition)
+        else:
+            partition = partitions.find(item.name.topic, item.name.partition)
+        if _replica_of(self._request) >= 0:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER, "this replica is not one of the partition's")
+        partition.check_epoch(item.current_leader_epoch)
+        return partition
+
+    def _read(
+        self, item: FetchedPartition, partition: Partition, answer: Answer, room_bytes: int, is_first: bool
+    ) -> int:
+        """Fill in the answer for one partition; returns the bytes of its records."""
+        log = partition.log
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = partition.last_stable_offset
+        answer.log_start_offset = log.start_offset
+        is_committed_only = self._request.isolation_level == READ_COMMITTED
+        if is_committed_only:
+            answer.aborted = []
+        if item.last_fetched_epoch >= 0:
+            epoch, end_offset = partition.end_of_epoch(item.last_fetched_epoch)
+            if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
+                answer.diverging = (epoch, end_offset)
+                return 0
+        end_offset = answer.last_stable_offset if is_committed_only else answer.high_watermark
+        if not log.start_offset <= item.fetch_offset <= log.end_offset:
+            raise ApiError(Error.OFFSET_OUT_OF_RANGE)
+        if item.fetch_offset >= end_offset or (room_bytes <= 0 and not is_first):
+            return 0
+        found = log.read(
+            item.fetch_offset, min(item.max_bytes, room_bytes), end_offset=end_offset, at_least_one=is_first
+        )
+        if not found.size_bytes:
+            return 0
+        if is_committed_only:
+            answer.aborted = [
+                (aborted.producer_id, aborted.first_offset)
+                for aborted in log.aborted_transactions(item.fetch_offset, end_offset)
+            ]
+        answer.records = FileRange(found.file, found.position, found.size_bytes)
+        self._ranges.append((partition, found))
+        return found.size_bytes
+
+    def _has_news(self, item: FetchedPartition, answer: Answer) -> bool:
+        return (
+            answer.records is not None
+            or answer.error is not Error.NONE
+            or answer.diverging is not None
+            or item.told_error
+            or item.told_high_watermark != answer.high_watermark
+            or item.told_log_start_offset != answer.log_start_offset
+        )
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_bytes(self, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self.on_change()
+
+    def on_change(self) -> None:
+        """Answer, after what is being done now: several appends in a row are told together."""
+        if not self._is_planned:
+            self._is_planned = True
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def _answer(self) -> None:
+        if self._is_over:
+            return
+        self._cancel()
+        self._look()
+        if self._is_ready_to_send():
+            self._fill()
+        else:
+            self._look_and_warm()
+
+    def _cancel(self) -> None:
+        """The wait is over, or nobody is there any more to be told."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._watched:
+            partition.fetch_waits.pop(self, None)
+
+    def _is_ready_to_send(self) -> bool:
+        return all(
+            not found.unverified and found.file.is_cached(found.position, found.size_bytes) for _, found in self._ranges
+        )
+
+    def _is_cold(self) -> bool:
+        """Whether finding the records of some partition may have to wait for the disk."""
+        for item in self._items:
+            partition = self._handler.partitions.get(item.name)
+            if partition is not None:
+                log = partition.log
+                if log.start_offset <= item.fetch_offset < log.end_offset and not log.is_hot(item.fetch_offset):
+                    return True
+        return False
+
+    def _look_and_warm(self) -> None:
+        reading = asyncio.ensure_future(self._handler.disk.run("read", self._warm))
+        reading.add_done_callback(self._warmed)
+
+    def _warm(self) -> list[tuple[Partition, str | None]]:
+        """In a thread: find the ranges, bring them into memory and check them; returns those checked, and problems."""
+        self._look()
+        checked: list[tuple[Partition, str | None]] = []
+        for partition, found in self._ranges:
+            if found.unverified:
+                checked.append((partition, partition.log.verify(found)))
+            elif not found.file.is_cached(found.position, found.size_bytes):
+                found.file.read(found.size_bytes, found.position)
+        return checked
+
+    def _warmed(self, reading: asyncio.Future[list[tuple[Partition, str | None]]]) -> None:
+        if reading.cancelled() or self._connection.is_closed:
+            return
+        try:
+            for partition, problem in reading.result():
+                if problem is not None:
+                    logger.error("%s: a stored range is bad and is not served: %s", partition.name, problem)
+                    self._refuse(partition, Error.KAFKA_STORAGE_ERROR)
+        except OSError as error:
+            logger.error("a read failed: %s", error)
+            for partition, _ in self._ranges:
+                self._refuse(partition, Error.KAFKA_STORAGE_ERROR)
+        self._fill()
+
+    def _refuse(self, partition: Partition, error: Error) -> None:
+        for item, answer in self._answers:
+            if item.name == partition.name:
+                answer.records = None
+                answer.error = error
+
+    # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _fill(self) -> None:
+        assert self._slot is not None
+        self._connection.fill(self._slot, self._response())
+
+    def _response(self) -> Response:
+        topics: dict[object, TopicAnswer[FileRange]] = {}
+        session = self._session
+        for item, answer in self._answers:
+            if session is not None:
+                item.told_high_watermark = answer.high_watermark
+                item.told_log_start_offset = answer.log_start_offset
+                item.told_error = answer.error is not Error.NONE
+                if answer.records is not None:
+                    session.served(item)
+            key = item.topic_key if self._version >= TOPIC_IDS_SINCE else item.name.topic
+            topic = topics.get(key)
+            if topic is None:
+                topic_id = item.topic_key if isinstance(item.topic_key, UUID) else NO_ID
+                topic = topics[key] = TopicAnswer(item.name.topic, topic_id, [])
+            topic.partitions.append(answer)
+        session_id = session.session_id if session is not None else 0
+        return encode_fetch_response(self._version, self._correlation_id, list(topics.values()), session_id=session_id)

@@ -1,0 +1,84 @@
+"""ListOffsets (1-11): the offset for a time, or for one of the special times.
+
+    -1 latest   -2 earliest   -3 of the largest timestamp   -4 earliest on this disk   -5, -6 of tiered storage
+
+There is no tiered storage here, so -4 is -2, and -5 and -6 have no answer (offset -1). The end offset is not told
+before the high watermark has reached the start of this leader's epoch. Finding a record by its time looks into one
+batch, which is read beside the loop.
+"""
+
+from __future__ import annotations
+
+from penstock.base.errors import ApiError, Error
+from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k02_list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsResponse,
+    ListOffsetsResponsePartition,
+    ListOffsetsResponseTopic,
+)
+
+KEY = 2
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_READ_COMMITTED = 1
+_CONSUMER = -1
+
+
+async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        answers = [
+            await _answer(broker, topic.name, part, request.isolation_level, context.version)
+            for part in topic.partitions
+        ]
+        topics.append(ListOffsetsResponseTopic(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _answer(
+    broker: Broker, topic: str, part: ListOffsetsRequestPartition, isolation_level: int, version: int
+) -> ListOffsetsResponsePartition:
+    try:
+        if version < _SINCE_VERSION.get(part.timestamp, 0) or part.timestamp < EARLIEST_PENDING_UPLOAD:
+            raise ApiError(Error.UNSUPPORTED_VERSION)
+        partition = broker.partitions.find(topic, part.partition_index)
+        partition.check_epoch(part.current_leader_epoch)
+        timestamp, offset, epoch = await _find(broker, partition, part.timestamp, isolation_level)
+    except ApiError as error:
+        return ListOffsetsResponsePartition(partition_index=part.partition_index, error_code=error.error)
+    return ListOffsetsResponsePartition(
+        partition_index=part.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch if version >= 4 else -1,
+    )
+
+
+async def _find(broker: Broker, partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 where there is nothing to tell."""
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, log.epochs.epoch_of(log.start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    if not partition.leader.has_committed_in_epoch:
+        raise ApiError(Error.OFFSET_NOT_AVAILABLE)
+    is_committed_only = isolation_level == _READ_COMMITTED
+    end_offset = partition.last_stable_offset if is_committed_only else partition.high_watermark
+    if timestamp == LATEST:
+        return -1, end_offset, partition.leader.epoch
+    if timestamp == MAX_TIMESTAMP:
+        found = await broker.world.disk.run("read", lambda: log.max_timestamp(end_offset=end_offset))
+    else:
+        found = await broker.world.disk.run("read", lambda: log.offset_for_timestamp(timestamp, end_offset=end_offset))
+    return found if found is not None else (-1, -1, -1)

@@ -1,0 +1,74 @@
+"""FindCoordinator (0-6): which broker looks after a group or a transactional id.
+
+The internal topic behind it is made on first use; the key's partition of it decides, and its leader answers.
+"""
+
+from __future__ import annotations
+
+from penstock.base.errors import ApiError, Error
+from penstock.broker.broker import Broker, Node
+from penstock.broker.requests import RequestContext
+from penstock.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from penstock.wire.messages.k10_find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FindCoordinatorResponseCoordinator,
+)
+
+KEY = 10
+MANY_KEYS_SINCE = 4
+_TOPIC_OF_TYPE = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+_NOWHERE = Node(-1, "", -1, None)
+
+
+async def handle(broker: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    if context.version >= MANY_KEYS_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=[
+                await _coordinator(broker, key, request.key_type, context) for key in request.coordinator_keys
+            ]
+        )
+    found = await _coordinator(broker, request.key, request.key_type, context)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _coordinator(
+    broker: Broker, key: str, key_type: int, context: RequestContext
+) -> FindCoordinatorResponseCoordinator:
+    error = Error.NONE
+    message: str | None = None
+    try:
+        node = await _find(broker, key, key_type, context)
+    except ApiError as refused:
+        node, error, message = _NOWHERE, refused.error, refused.message
+    return FindCoordinatorResponseCoordinator(
+        key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=error, error_message=message
+    )
+
+
+async def _find(broker: Broker, key: str, key_type: int, context: RequestContext) -> Node:
+    topic_name = _TOPIC_OF_TYPE.get(key_type)
+    if topic_name is None:
+        raise ApiError(Error.INVALID_REQUEST, f"there are no coordinators of type {key_type} here")
+    await broker.topics.create_internal(topic_name)
+    topic = broker.view.topics[topic_name]
+    leader = topic.partitions[partition_of_key(key, len(topic.partitions))].leader
+    for node in broker.nodes(context.connection.listener_name):
+        if node.node_id == leader:
+            return node
+    raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
+
+
+def partition_of_key(key: str, partition_count: int) -> int:
+    """Java's hash of the string, made positive: where Kafka's own tools look for the key as well."""
+    value = 0
+    encoded = key.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        value = (31 * value + int.from_bytes(encoded[position : position + 2], "big")) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % partition_count

@@ -1,0 +1,41 @@
+"""CreatePartitions (0-3): let topics grow."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from penstock.base.errors import ApiError, Error
+from penstock.broker.broker import Broker
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestTopic,
+    CreatePartitionsResponse,
+    CreatePartitionsResponseTopic,
+)
+
+KEY = 37
+
+
+async def handle(
+    broker: Broker, request: CreatePartitionsRequest, _context: RequestContext
+) -> CreatePartitionsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        answer = CreatePartitionsResponseTopic(name=topic.name)
+        try:
+            await _grow(broker, topic, is_repeated=counts[topic.name] > 1, is_trial=request.validate_only)
+        except ApiError as error:
+            answer.error_code, answer.error_message = error.error, error.message
+        results.append(answer)
+    return CreatePartitionsResponse(results=results)
+
+
+async def _grow(broker: Broker, topic: CreatePartitionsRequestTopic, *, is_repeated: bool, is_trial: bool) -> None:
+    if is_repeated:
+        raise ApiError(Error.INVALID_REQUEST, f"the request names topic {topic.name!r} more than once")
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [assignment.broker_ids for assignment in topic.assignments]
+    await broker.topics.grow(topic.name, topic.count, assignments, is_trial=is_trial)

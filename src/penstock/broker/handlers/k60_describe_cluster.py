@@ -1,0 +1,36 @@
+"""DescribeCluster (0-2): the cluster's id, its controller and its brokers."""
+
+from __future__ import annotations
+
+from penstock.base.errors import Error
+from penstock.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from penstock.broker.broker import Broker
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k60_describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeClusterResponseBroker,
+)
+
+KEY = 60
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(broker: Broker, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=Error.MISMATCHED_ENDPOINT_TYPE if known else Error.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this is the address of a broker; ask for brokers",
+        )
+    is_asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=broker.view.cluster_id,
+        controller_id=broker.view.controller_id,
+        brokers=[
+            DescribeClusterResponseBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in broker.nodes(context.connection.listener_name)
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
+    )

@@ -1,0 +1,38 @@
+"""ListConfigResources (0-1): what has settings. Version 0 asks only for client metrics, of which there are none."""
+
+from __future__ import annotations
+
+from penstock.base.errors import Error
+from penstock.broker.broker import Broker
+from penstock.broker.handlers.config_resources import BROKER, TOPIC
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k74_list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListConfigResourcesResponseResource,
+)
+
+KEY = 74
+CLIENT_METRICS = 16
+BROKER_LOGGER = 8
+GROUP = 32
+_KNOWN = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+
+
+def handle(broker: Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+    wanted = set(request.resource_types) or _KNOWN
+    if context.version == 0:
+        wanted = {CLIENT_METRICS}
+    if not wanted <= _KNOWN:
+        return ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
+    resources = []
+    if TOPIC in wanted:
+        resources += [(name, TOPIC) for name in sorted(broker.view.topics)]
+    for kind in (BROKER, BROKER_LOGGER):
+        if kind in wanted:
+            resources += [(str(node_id), kind) for node_id in broker.view.brokers]
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponseResource(resource_name=name, resource_type=kind) for name, kind in resources
+        ]
+    )

@@ -1,0 +1,83 @@
+"""DescribeTopicPartitions (0): topics and their partitions, in pages: the answer says where the next one begins."""
+
+from __future__ import annotations
+
+from penstock.base.errors import Error
+from penstock.base.identifiers import NO_ID, topic_name_problem
+from penstock.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from penstock.broker.broker import Broker
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k75_describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
+
+KEY = 75
+PARTITIONS_PER_PAGE_MAX = 2000
+
+
+def handle(
+    broker: Broker, request: DescribeTopicPartitionsRequest, _context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    names = sorted({topic.name for topic in request.topics} or broker.view.topics)
+    first_partition = 0
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first_partition = max(request.cursor.partition_index, 0)
+    room = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if room <= 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
+            break
+        topic = broker.view.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        end = min(first_partition + room, len(topic.partitions))
+        response.topics.append(_describe(broker, topic, first_partition, end))
+        room -= end - first_partition
+        if end < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
+            break
+        first_partition = 0
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    is_bad = topic_name_problem(name) is not None
+    error = Error.INVALID_TOPIC_EXCEPTION if is_bad else Error.UNKNOWN_TOPIC_OR_PARTITION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_id=NO_ID, topic_authorized_operations=NOT_ASKED
+    )
+
+
+def _describe(broker: Broker, topic: Topic, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    alive = broker.view.brokers
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(index, topic.partitions[index], set(alive)) for index in range(first, end)],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(index: int, state: PartitionState, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = state.leader != NO_LEADER and state.leader in alive
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader if has_leader else NO_LEADER,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.eligible),
+        last_known_elr=[],
+        offline_replicas=[replica for replica in state.replicas if replica not in alive],
+    )

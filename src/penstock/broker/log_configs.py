@@ -1,0 +1,37 @@
+"""A topic's settings, as its log wants them."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from penstock.base.settings import Settings
+from penstock.base.topic_settings import TopicSettings
+from penstock.log.config import LogConfig
+
+
+def log_config(topic: TopicSettings, broker: Settings) -> LogConfig:
+    """The `LogConfig` for the partitions of a topic."""
+    return LogConfig(
+        segment_bytes=topic.integer("segment.bytes"),
+        segment_ms=topic.integer("segment.ms"),
+        segment_jitter_ms=topic.integer("segment.jitter.ms"),
+        index_interval_bytes=topic.integer("index.interval.bytes"),
+        index_size_bytes_max=topic.integer("segment.index.bytes"),
+        retention_ms=topic.integer("retention.ms"),
+        retention_bytes=topic.integer("retention.bytes"),
+        max_message_bytes=topic.integer("max.message.bytes"),
+        message_timestamp_type=cast('Literal["CreateTime", "LogAppendTime"]', topic.text("message.timestamp.type")),
+        timestamp_before_max_ms=topic.integer("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=topic.integer("message.timestamp.after.max.ms"),
+        flush_messages=topic.integer("flush.messages"),
+        flush_ms=topic.integer("flush.ms"),
+        flush_mode=cast('Literal["os", "always"]', topic.text("flush.mode")),
+        cleanup_policy=frozenset(topic.list("cleanup.policy")),
+        file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
+        compression_type=topic.text("compression.type"),
+        min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
+        max_compaction_lag_ms=topic.integer("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
+        delete_retention_ms=topic.integer("delete.retention.ms"),
+        producer_id_expiration_ms=broker.integer("producer.id.expiration.ms"),
+    )

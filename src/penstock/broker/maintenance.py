@@ -1,0 +1,122 @@
+"""What a broker does by the clock: flush, retain, checkpoint, watch the disk, forget idle producers, remove what was
+deleted. One loop for each rhythm; a failure in one partition is logged and does not stop the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from penstock.base.errors import ApiError
+from penstock.base.identifiers import TopicPartition
+from penstock.broker.broker import Broker
+from penstock.log.log_directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+DISK_CHECK_S = 1.0
+DELETED_CHECK_S = 5.0
+
+
+class Maintenance:
+    """The background work of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._full: set[str] = set()
+
+    def start(self) -> list[asyncio.Future[None]]:
+        """Begin all of it; the caller cancels what is returned."""
+
+        def every_ms(name: str) -> Callable[[], float]:
+            return lambda: self._broker.settings.integer(name) / 1000
+
+        rhythms: list[tuple[Callable[[], float], Callable[[], Awaitable[None]]]] = [
+            (lambda: DISK_CHECK_S, self.check_disks),
+            (lambda: DISK_CHECK_S, self.flush_due),
+            (every_ms("log.retention.check.interval.ms"), self.retain),
+            (every_ms("log.flush.offset.checkpoint.interval.ms"), self.checkpoint),
+            (every_ms("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint_high_watermarks),
+            (every_ms("producer.id.expiration.check.interval.ms"), self.expire_producers),
+            (lambda: DELETED_CHECK_S, self.remove_deleted),
+        ]
+        return [asyncio.ensure_future(self._forever(period_s, work)) for period_s, work in rhythms]
+
+    async def _forever(self, period_s: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(period_s())
+            try:
+                await work()
+            except (OSError, ApiError) as error:
+                logger.error("%s failed: %s", work.__name__, error)
+            except Exception:
+                logger.exception("%s failed", work.__name__)
+
+    async def check_disks(self) -> None:
+        """Refuse produces before a disk is full, and take them again when there is space."""
+        partitions = self._broker.partitions
+        reserve_bytes = self._broker.settings.integer("log.dirs.reserve.bytes")
+        for directory in partitions.directories:
+            if directory.offline is not None:
+                continue
+            has_room = directory.has_room(reserve_bytes)
+            if has_room is (directory.path in self._full):
+                self._disk_changed(directory, has_room)
+
+    def _disk_changed(self, directory: LogDirectory, has_room: bool) -> None:
+        if has_room:
+            self._full.discard(directory.path)
+            logger.warning("%s has space again: produces are taken", directory.path)
+        else:
+            self._full.add(directory.path)
+            logger.error("%s is nearly full: produces are refused until there is space", directory.path)
+        for partition in self._broker.partitions:
+            if self._broker.partitions.directory_of(partition) is directory:
+                partition.takes_writes = has_room
+
+    async def flush_due(self) -> None:
+        now_ms = self._broker.world.clock.wall_ms()
+        for partition in self._broker.partitions:
+            partition.flush_if_due(now_ms)
+
+    async def retain(self) -> None:
+        """Roll segments whose time has come, and delete those that are past their time or size."""
+        now_ms = self._broker.world.clock.wall_ms()
+        for partition in list(self._broker.partitions):
+            if partition.is_gone or partition.is_syncing:
+                continue
+            try:
+                partition.log.roll_if_due(now_ms)
+                await self._broker.partitions.apply_retention(partition)
+            except (OSError, ApiError) as error:
+                logger.error("%s: retention failed: %s", partition.name, error)
+
+    async def checkpoint(self) -> None:
+        """Write down how far each log is synced and where it starts."""
+        for directory in self._broker.partitions.directories:
+            if directory.offline is None:
+                await self._broker.world.disk.run("sync", directory.write_offsets)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        marks: dict[LogDirectory, dict[TopicPartition, int]] = {}
+        for partition in self._broker.partitions:
+            directory = self._broker.partitions.directory_of(partition)
+            marks.setdefault(directory, {})[partition.name] = partition.high_watermark
+        for directory, high_watermarks in marks.items():
+            if directory.offline is None:
+                await self._broker.world.disk.run("sync", partial(directory.write_high_watermarks, high_watermarks))
+
+    async def expire_producers(self) -> None:
+        now_ms = self._broker.world.clock.wall_ms()
+        expiration_ms = self._broker.settings.integer("producer.id.expiration.ms")
+        for partition in self._broker.partitions:
+            partition.log.producers.expire(now_ms, expiration_ms)
+
+    async def remove_deleted(self) -> None:
+        """Remove the folders of deleted partitions."""
+        for directory in self._broker.partitions.directories:
+            if directory.offline is None:
+                for folder in directory.deleted_folders():
+                    await self._broker.world.disk.run("delete", partial(directory.remove_deleted, folder))

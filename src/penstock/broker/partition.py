@@ -1,0 +1,214 @@
+"""One partition that this broker serves: the owner of its log and of its leader's state, and of who waits on it.
+
+A produce that waits for replication or for a sync, and a fetch that waits for bytes, register a callback here and are
+woken by what they wait for; nothing polls.
+
+While the active segment is being synced the partition takes no appends (`is_syncing`): a write to a file under fsync
+can block the whole loop, and in `flush.mode=always` those who come meanwhile share the next sync anyway (group commit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+from uuid import UUID
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import TopicPartition
+from penstock.base.world import Disk
+from penstock.log.flush import FlushPlan
+from penstock.log.partition_log import Appended, PartitionLog
+from penstock.replication.leader import Leader
+from penstock.wire.batch import BatchHeader
+
+
+class FetchWait(Protocol):
+    """A fetch that waits for something to happen in any of its partitions."""
+
+    def on_bytes(self, size_bytes: int) -> None:
+        """So many more bytes can be read now."""
+
+    def on_change(self) -> None:
+        """Something that must be told now: an error, or that the partition is gone."""
+
+
+class Partition:
+    """See the head of this file."""
+
+    __slots__ = (
+        "_commit_waits",
+        "_disk",
+        "_is_sync_planned",
+        "_on_storage_failure",
+        "_sync",
+        "_writable_waits",
+        "fetch_waits",
+        "is_gone",
+        "is_syncing",
+        "leader",
+        "log",
+        "name",
+        "takes_writes",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: UUID,
+        log: PartitionLog,
+        leader_epoch: int,
+        disk: Disk,
+        on_storage_failure: Callable[[Partition, ApiError], None],
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.log = log
+        # Whatever recovery kept is all there is: with one replica it is committed.
+        self.leader = Leader(leader_epoch, log.end_offset, log.end_offset)
+        self.takes_writes = True  # False while the disk is nearly full
+        self.is_syncing = False
+        self.is_gone = False
+        self.fetch_waits: dict[FetchWait, None] = {}
+        self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
+        self._writable_waits: list[Callable[[], None]] = []
+        self._is_sync_planned = False
+        self._sync: asyncio.Future[None] | None = None
+        self._disk = disk
+        self._on_storage_failure = on_storage_failure
+
+    @property
+    def high_watermark(self) -> int:
+        return self.leader.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What read_committed readers may see: nothing at or after the first open transaction."""
+        return self.log.producers.last_stable_offset(self.leader.high_watermark)
+
+    def check_epoch(self, known_epoch: int) -> None:
+        """Fence both ways: a client that names a leader epoch must know the current one."""
+        if 0 <= known_epoch < self.leader.epoch:
+            raise ApiError(Error.FENCED_LEADER_EPOCH)
+        if known_epoch > self.leader.epoch:
+            raise ApiError(Error.UNKNOWN_LEADER_EPOCH)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch not above this one, where it ends); (-1, -1) if the log cannot tell."""
+        if epoch == self.leader.epoch:
+            return epoch, self.log.end_offset
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """Append one checked batch as the leader. The caller has seen to it that no sync is under way."""
+        assert not self.is_syncing
+        if not self.takes_writes:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, "the disk is nearly full; produces wait for space")
+        log = self.log
+        appended = log.append_as_leader(batch, header, self.leader.epoch, now_ms)
+        if appended.duplicate:
+            return appended
+        if log.config.flush_mode == "always":
+            self._sync_soon()
+        else:
+            if self.leader.local_log_moved(log.end_offset):
+                self._committed(len(batch))
+            if log.unflushed_messages >= log.config.flush_messages:
+                self._sync_soon()
+        return appended
+
+    def when_committed(self, end_offset: int, callback: Callable[[Error], None]) -> None:
+        """Call back when everything below an offset is committed, or when that can no longer be known."""
+        self._commit_waits.append((end_offset, callback))
+
+    def forget_commit_wait(self, callback: Callable[[Error], None]) -> None:
+        self._commit_waits = [wait for wait in self._commit_waits if wait[1] is not callback]
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        """Call back, in the order of asking, when the sync under way has ended."""
+        self._writable_waits.append(callback)
+
+    def _committed(self, size_bytes: int) -> None:
+        """The high watermark moved: wake those who waited for it."""
+        if self._commit_waits:
+            high_watermark = self.leader.high_watermark
+            ready = [callback for end_offset, callback in self._commit_waits if end_offset <= high_watermark]
+            self._commit_waits = [wait for wait in self._commit_waits if wait[0] > high_watermark]
+            for callback in ready:
+                callback(Error.NONE)
+        if self.fetch_waits:
+            for wait in list(self.fetch_waits):
+                wait.on_bytes(size_bytes)
+
+    # ── syncing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Called by the sweep, for `flush.ms`."""
+        if not self.is_syncing and not self.is_gone and self.log.needs_flush(now_ms):
+            self._start_sync()
+
+    def _sync_soon(self) -> None:
+        """Begin once the appends that are ready now have been made, so that they share the sync."""
+        if not self._is_sync_planned:
+            self._is_sync_planned = True
+            asyncio.get_running_loop().call_soon(self._start_sync)
+
+    def _start_sync(self) -> None:
+        self._is_sync_planned = False
+        if self.is_syncing or self.is_gone:
+            return
+        self.is_syncing = True
+        plan = self.log.begin_flush()
+        self._sync = sync = asyncio.ensure_future(self._disk.run("sync", plan.run))
+        sync.add_done_callback(lambda done: self._sync_ended(plan, done))
+
+    def _sync_ended(self, plan: FlushPlan, done: asyncio.Future[None]) -> None:
+        self.is_syncing = False
+        if done.cancelled() or self.is_gone:
+            return
+        log = self.log
+        try:
+            log.complete_flush(plan)
+        except ApiError as error:
+            self._on_storage_failure(self, error)
+            return
+        counted = plan.end_offset if log.config.flush_mode == "always" else log.end_offset
+        before = self.leader.high_watermark
+        if self.leader.local_log_moved(counted):
+            self._committed(log.read(before, 1 << 30, end_offset=counted).size_bytes)
+        waits, self._writable_waits = self._writable_waits, []
+        for callback in waits:
+            callback()
+
+    async def sync_is_over(self) -> None:
+        """Wait until no thread works on the log's files."""
+        if self._sync is not None and not self._sync.done():
+            await asyncio.wait([self._sync])
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def settings_changed(self) -> None:
+        """A new `flush.mode` may count more of the log than the old one."""
+        if self.log.config.flush_mode != "always" and self.leader.local_log_moved(self.log.end_offset):
+            self._committed(0)
+
+    def log_start_moved(self) -> None:
+        self._tell_fetchers()
+
+    def go(self, error: Error) -> None:
+        """The partition is deleted, moved away or its disk has failed: everyone who waits on it is answered."""
+        self.is_gone = True
+        waits, self._commit_waits = self._commit_waits, []
+        for _, callback in waits:
+            callback(error)
+        writable, self._writable_waits = self._writable_waits, []
+        for resume in writable:
+            resume()
+        self._tell_fetchers()
+
+    def _tell_fetchers(self) -> None:
+        for wait in list(self.fetch_waits):
+            wait.on_change()

@@ -1,0 +1,263 @@
+"""The partitions that this broker holds, on its log directories.
+
+`follow` makes them what the cluster's view says: opens what is new, lets go of what was deleted, hands on changed
+settings. Everything else finds partitions here, and gets the right error for one that is not here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from uuid import UUID
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import TopicPartition
+from penstock.base.settings import Settings
+from penstock.base.world import World
+from penstock.broker.cluster_view import ClusterView
+from penstock.broker.partition import Partition
+from penstock.log.config import LogConfig
+from penstock.log.log_directory import LogDirectory, choose_directory
+from penstock.log.meta_properties import LogDirectoryError
+from penstock.log.retention import DeletedSegment
+from penstock.zookeeper.topic_znodes import Topic
+
+logger = logging.getLogger(__name__)
+
+
+class Partitions:
+    """See the head of this file."""
+
+    def __init__(self, world: World, node_id: int, directories: list[LogDirectory]) -> None:
+        self.directories = directories
+        self._world = world
+        self._node_id = node_id
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._name_of_id: dict[UUID, str] = {}
+        self._directory_of: dict[TopicPartition, LogDirectory] = {}
+        self._on_change: list[Callable[[], None]] = []
+        self._stored = {
+            stored.topic_partition: (directory, stored.topic_id)
+            for directory in directories
+            for stored in directory.stored_partitions()
+        }
+
+    @classmethod
+    async def open(cls, world: World, node_id: int, cluster_id: str, settings: Settings) -> Partitions:
+        """Take the log directories; LogDirectoryError if one belongs to somebody else."""
+        directories: list[LogDirectory] = []
+        try:
+            for path in settings.list("log.dirs"):
+                directories.append(
+                    LogDirectory.open(
+                        world.disk, world.clock, world.random, path, node_id=node_id, cluster_id=cluster_id
+                    )
+                )
+        except BaseException:
+            for directory in directories:
+                directory.abandon()
+            raise
+        return cls(world, node_id, directories)
+
+    # ── finding ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_topic.values():
+            yield from partitions.values()
+
+    def get(self, name: TopicPartition) -> Partition | None:
+        partitions = self._by_topic.get(name.topic)
+        return partitions.get(name.partition) if partitions is not None else None
+
+    def find(self, topic: str, index: int) -> Partition:
+        """The partition, or the ApiError that says why it is not served here."""
+        partitions = self._by_topic.get(topic)
+        if partitions is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = partitions.get(index)
+        if partition is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.is_gone:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR)
+        return partition
+
+    def find_by_id(self, topic_id: UUID, index: int) -> Partition:
+        name = self._name_of_id.get(topic_id)
+        if name is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_ID)
+        return self.find(name, index)
+
+    def name_of_id(self, topic_id: UUID) -> str | None:
+        return self._name_of_id.get(topic_id)
+
+    def of_topic_bytes(self, topic: bytes, *, is_id: bool) -> dict[int, Partition] | None:
+        """The partitions of a topic as it is named on the wire: its name, or the 16 bytes of its id."""
+        if is_id:
+            name = self._name_of_id.get(UUID(bytes=topic))
+        else:
+            name = topic.decode("utf-8", "replace")
+        return self._by_topic.get(name) if name is not None else None
+
+    def directory_of(self, partition: Partition) -> LogDirectory:
+        return self._directory_of[partition.name]
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Be told when partitions came or went."""
+        self._on_change.append(listener)
+
+    # ── following the cluster ────────────────────────────────────────────────────────────────────────────────────
+
+    async def follow(self, view: ClusterView, names: Iterable[str], config_of: Callable[[str], LogConfig]) -> None:
+        """Make the partitions of the named topics what the view says they are."""
+        opening: list[tuple[Topic, int]] = []
+        for name in names:
+            topic = view.topics.get(name)
+            held = self._by_topic.get(name, {})
+            if held and (topic is None or next(iter(held.values())).topic_id != topic.topic_id):
+                await self._drop_topic(name)
+                held = {}
+            if topic is not None:
+                opening += [
+                    (topic, index)
+                    for index, state in enumerate(topic.partitions)
+                    if index not in held and self._node_id in state.replicas
+                ]
+        if opening:
+            configs = {topic.name: config_of(topic.name) for topic, _ in opening}
+            if self._must_recover(opening):
+                await self._world.disk.run("read", lambda: self._open_all(opening, configs))
+            else:
+                self._open_all(opening, configs)
+            for changed in self._on_change:
+                changed()
+
+    def _must_recover(self, opening: list[tuple[Topic, int]]) -> bool:
+        """Whether opening these has to read their logs, which is not for the loop to wait for."""
+        found = (self._stored.get(TopicPartition(topic.name, index)) for topic, index in opening)
+        return any(stored is not None and not stored[0].was_clean for stored in found)
+
+    def _open_all(self, opening: list[tuple[Topic, int]], configs: dict[str, LogConfig]) -> None:
+        for topic, index in opening:
+            try:
+                self._open(topic, index, configs[topic.name])
+            except (OSError, LogDirectoryError) as error:
+                logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
+
+    def _open(self, topic: Topic, index: int, config: LogConfig) -> None:
+        name = TopicPartition(topic.name, index)
+        stored = self._stored.pop(name, None)
+        directory = stored[0] if stored is not None else choose_directory(self.directories)
+        log = directory.open_partition(name, topic.topic_id, config)
+        state = topic.partitions[index]
+        partition = Partition(name, topic.topic_id, log, state.leader_epoch, self._world.disk, self._storage_failed)
+        self._by_topic.setdefault(topic.name, {})[index] = partition
+        self._name_of_id[topic.topic_id] = topic.name
+        self._directory_of[name] = directory
+
+    async def _drop_topic(self, name: str) -> None:
+        """The topic was deleted: answer who waits, and take its folders out of the log directories."""
+        dropped = self._by_topic.pop(name)
+        for changed in self._on_change:
+            changed()
+        for partition in dropped.values():
+            self._name_of_id.pop(partition.topic_id, None)
+            partition.go(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        for partition in dropped.values():
+            await partition.sync_is_over()
+            directory = self._directory_of.pop(partition.name)
+            if directory.offline is None:
+                await self._world.disk.run("delete", partial(directory.delete_partition, partition.name))
+
+    async def remove_leftovers(self, name: str, topic_id: UUID) -> None:
+        """Remove folders of a topic that was deleted while this broker was down."""
+        left = [
+            (partition, directory)
+            for partition, (directory, stored_id) in self._stored.items()
+            if partition.topic == name and stored_id == topic_id
+        ]
+        for partition, directory in left:
+            del self._stored[partition]
+            await self._world.disk.run("delete", partial(directory.delete_stored, partition))
+
+    def use_configs(self, names: Iterable[str], config_of: Callable[[str], LogConfig]) -> None:
+        """The settings of topics have changed."""
+        for name in names:
+            held = self._by_topic.get(name)
+            if held:
+                config = config_of(name)
+                for partition in held.values():
+                    if partition.log.config != config:
+                        partition.log.use_config(config)
+                        partition.settings_changed()
+
+    @property
+    def topic_names(self) -> list[str]:
+        return list(self._by_topic)
+
+    # ── the disk ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def delete_records(self, partition: Partition, offset: int) -> None:
+        """Move a log's start forward, durably, and remove the segments before it."""
+        if not partition.log.advance_start_offset(offset):
+            return
+        directory = self.directory_of(partition)
+        await self._world.disk.run("sync", directory.write_offsets)
+        partition.log_start_moved()
+        await self.apply_retention(partition)
+
+    async def apply_retention(self, partition: Partition) -> list[DeletedSegment]:
+        """Delete the segments of one partition that are due."""
+        log = partition.log
+        if partition.is_gone or partition.is_syncing:
+            return []
+        start_offset = log.start_offset
+        try:
+            deleted = log.apply_retention(self._world.clock.wall_ms(), high_watermark=partition.high_watermark)
+        except ApiError as error:
+            self._storage_failed(partition, error)
+            return []
+        if not deleted:
+            return []
+        directory = self.directory_of(partition)
+
+        def remove() -> None:
+            directory.write_offsets()
+            log.remove_files(deleted)
+
+        await self._world.disk.run("delete", remove)
+        if log.start_offset != start_offset:
+            partition.log_start_moved()
+        for segment in deleted:
+            logger.info(
+                "%s: deleted offsets %d to %d (%d bytes) by %s",
+                partition.name,
+                segment.base_offset,
+                segment.next_offset - 1,
+                segment.size_bytes,
+                segment.reason,
+            )
+        return deleted
+
+    def _storage_failed(self, partition: Partition, error: ApiError) -> None:
+        """A sync or a write that cannot be undone has failed: its whole log directory goes offline."""
+        directory = self._directory_of.get(partition.name)
+        if directory is None:
+            return
+        directory.go_offline(error.message)
+        for other in self:
+            if self._directory_of[other.name] is directory and not other.is_gone:
+                other.go(Error.KAFKA_STORAGE_ERROR)
+
+    @property
+    def is_any_online(self) -> bool:
+        return any(directory.offline is None for directory in self.directories)
+
+    async def close(self) -> None:
+        """Flush everything and leave the mark of a clean stop."""
+        for partition in self:
+            partition.go(Error.NOT_LEADER_OR_FOLLOWER)
+        await asyncio.gather(*(partition.sync_is_over() for partition in self))
+        for directory in self.directories:
+            await self._world.disk.run("sync", directory.close)

@@ -1,0 +1,183 @@
+"""From a frame to its handler, and from what the handler answers to a frame.
+
+Three kinds of handler, by how much they may cost:
+- *hot* (Produce, Fetch): gets the raw frame, and returns the raw response or reserves a slot; a plain call.
+- *plain*: gets the decoded request and returns the response message.
+- *async*: the same as a coroutine, for what must wait.
+
+A request that cannot be decoded, or of a version that is not served, closes the connection: the peer is not speaking
+our language, and there is no field to say so in. ApiVersions is the exception: it is how peers find the language.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, TypeAlias
+
+from penstock.base.errors import Error
+from penstock.broker.connection import Connection, ConnectionBroken, Response
+from penstock.wire.api import APIS, Api, response_header_version
+from penstock.wire.codec import decoder, encoder
+from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
+from penstock.wire.schema import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+API_VERSIONS_KEY = 18
+
+_HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
+_SIZE_AND_CORRELATION = Struct(">ii")
+_SIZE = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks, and how."""
+
+    connection: Connection
+    version: int
+    correlation_id: int
+    client_id: str
+
+
+HotHandler: TypeAlias = Callable[[Connection, int, int, memoryview, int], Response | None]
+"""(connection, version, correlation id, frame, where the body begins)"""
+
+PlainHandler: TypeAlias = Callable[[Any, RequestContext], Any]
+AsyncHandler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
+
+
+class Dispatcher:
+    """The table of what this broker serves; called once for each frame."""
+
+    def __init__(self) -> None:
+        self._routes: dict[int, tuple[Api, HotHandler]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve_hot(self, key: int, handler: HotHandler) -> None:
+        self._routes[key] = (APIS[key], handler)
+
+    def serve(self, key: int, handler: PlainHandler) -> None:
+        self._routes[key] = (APIS[key], self._calling(APIS[key], handler))
+
+    def serve_async(self, key: int, handler: AsyncHandler) -> None:
+        self._routes[key] = (APIS[key], self._awaiting(APIS[key], handler))
+
+    @property
+    def served(self) -> list[Api]:
+        return [api for api, _ in sorted(self._routes.values(), key=lambda route: route[0].key)]
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Response | None:
+        try:
+            key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+        except Exception:
+            raise ConnectionBroken("a frame without a whole request header") from None
+        route = self._routes.get(key)
+        if route is None:
+            raise ConnectionBroken(f"a request with the unknown API key {key}")
+        api, handler = route
+        if not api.min_version <= version <= api.max_version:
+            if key == API_VERSIONS_KEY:
+                return self._refuse_api_versions(correlation_id)
+            raise ConnectionBroken(f"{api.name} version {version} (served: {api.min_version} to {api.max_version})")
+        position = 10 + client_id_length if client_id_length > 0 else 10
+        try:
+            if connection.client_id is None:
+                connection.client_id = str(frame[10:position], "utf-8")
+            if version >= api.flexible_since:
+                position = _skip_tags(frame, position)
+            return handler(connection, version, correlation_id, frame, position)
+        except (ProtocolError, UnicodeDecodeError) as error:
+            raise ConnectionBroken(f"{api.name} version {version}: {error}") from None
+        except ConnectionBroken:
+            raise
+        except Exception:
+            logger.exception("%s version %d from %s failed", api.name, version, connection.peer)
+            raise ConnectionBroken(f"{api.name} failed here; see the log") from None
+
+    def _refuse_api_versions(self, correlation_id: int) -> Response:
+        served = ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=api_version_rows(self.served))
+        return frame_of(served, APIS[API_VERSIONS_KEY], 0, correlation_id)
+
+    def _calling(self, api: Api, handler: PlainHandler) -> HotHandler:
+        def call(
+            connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
+        ) -> Response | None:
+            request, _ = decoder(api.request, version)(frame, position)
+            context = RequestContext(connection, version, correlation_id, connection.client_id or "")
+            return frame_of(handler(request, context), api, version, correlation_id)
+
+        return call
+
+    def _awaiting(self, api: Api, handler: AsyncHandler) -> HotHandler:
+        def call(
+            connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
+        ) -> Response | None:
+            request, _ = decoder(api.request, version)(frame, position)
+            context = RequestContext(connection, version, correlation_id, connection.client_id or "")
+            slot = connection.reserve()
+
+            async def run() -> None:
+                try:
+                    answer = await handler(request, context)
+                    connection.fill(slot, frame_of(answer, api, version, correlation_id))
+                except Exception:
+                    logger.exception("%s version %d from %s failed", api.name, version, connection.peer)
+                    connection.close(f"{api.name} failed here; see the log")
+
+            task = asyncio.get_running_loop().create_task(run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return None
+
+        return call
+
+
+def frame_of(message: Any, api: Api, version: int, correlation_id: int) -> bytearray:
+    """A whole response frame: size, header, body."""
+    out = bytearray(_SIZE_AND_CORRELATION.pack(0, correlation_id))
+    if response_header_version(api.key, version) >= 1:
+        out.append(0)
+    encoder(type(message), version)(message, out)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return out
+
+
+def api_version_rows(served: list[Api]) -> list[ApiVersionsResponseApiVersion]:
+    """The rows of ApiVersions: key, lowest and highest version."""
+    return [
+        ApiVersionsResponseApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+        for api in served
+    ]
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    """Past the tagged fields of a flexible request header; almost always there are none."""
+    if position < len(frame) and frame[position] == 0:
+        return position + 1
+    count, position = _unsigned_varint(frame, position)
+    for _ in range(count):
+        _, position = _unsigned_varint(frame, position)
+        size, position = _unsigned_varint(frame, position)
+        position += size
+        if position > len(frame):
+            raise ProtocolError("a tagged field of the request header goes beyond the frame")
+    return position
+
+
+def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 35:
+        if position >= len(frame):
+            raise ProtocolError("the request header ends in a number")
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ProtocolError("a number in the request header is too long")

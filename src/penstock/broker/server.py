@@ -1,0 +1,141 @@
+"""The listeners of a broker and the connections they accept: who may connect, who is thrown out, and a quiet log.
+
+Limits: `max.connections` for all listeners together with a reserve for other brokers, `max.connections.per.ip` (with
+overrides), idle connections, unfinished frames, unread answers. One sweep a second looks after all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.base.world import Address, Clock, Listener, Network, Stream
+from penstock.broker.connection import Connection, Dispatch, Intake
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S = 1.0
+LOGGED_PEERS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How much the server takes."""
+
+    connections_max: int
+    connections_per_ip_max: int
+    per_ip_overrides: Mapping[str, int]
+    idle_s_max: float
+
+    def allowed_from(self, host: str) -> int:
+        return self.per_ip_overrides.get(host, self.connections_per_ip_max)
+
+
+class PeerLog:
+    """At most one line for each peer in a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: dict[str, float] = {}
+
+    def warn(self, host: str, text: str) -> None:
+        now = self._clock.monotonic()
+        if now - self._last.get(host, -1.0) < 1.0:
+            return
+        if len(self._last) >= LOGGED_PEERS_MAX:
+            self._last.clear()
+        self._last[host] = now
+        logger.warning("%s: %s", host, text)
+
+
+class Server:
+    """Accepts, counts and sweeps connections."""
+
+    def __init__(
+        self, network: Network, clock: Clock, intake: Intake, limits: ConnectionLimits, dispatch: Dispatch
+    ) -> None:
+        self.limits = limits
+        self.peer_log = PeerLog(clock)
+        self._network = network
+        self._clock = clock
+        self._intake = intake
+        self._dispatch = dispatch
+        self._listeners: list[Listener] = []
+        self._connections: dict[Connection, None] = {}
+        self._from_host: Counter[str] = Counter()
+        self._is_draining = False
+        self._early: list[tuple[Stream, str]] | None = []  # those who came before the broker can serve
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def listen(self, name: str, host: str, port: int) -> Address:
+        """Open one listener; returns where it really listens (port 0 chooses a free one)."""
+        listener = await self._network.listen(host, port, lambda stream: self._accept(stream, name))
+        self._listeners.append(listener)
+        return listener.address
+
+    def open(self) -> None:
+        """Everything is there: serve those who wait, and all who come."""
+        early, self._early = self._early or [], None
+        for stream, listener_name in early:
+            self._accept(stream, listener_name)
+
+    def _accept(self, stream: Stream, listener_name: str) -> None:
+        host = stream.peer.host
+        if self._early is not None and len(self._early) < self.limits.connections_max:
+            self._early.append((stream, listener_name))
+        elif self._is_draining:
+            stream.close()
+        elif len(self._connections) >= self.limits.connections_max:
+            self.peer_log.warn(host, f"refused: {self.limits.connections_max} connections are open (max.connections)")
+            stream.close()
+        elif self._from_host[host] >= self.limits.allowed_from(host):
+            self.peer_log.warn(host, "refused: too many connections from this address (max.connections.per.ip)")
+            stream.close()
+        else:
+            self._from_host[host] += 1
+            connection = Connection(stream, listener_name, self._intake, self._clock, self._dispatch, self._closed)
+            self._connections[connection] = None
+
+    def _closed(self, connection: Connection, reason: str | None) -> None:
+        del self._connections[connection]
+        host = connection.peer.host
+        self._from_host[host] -= 1
+        if not self._from_host[host]:
+            del self._from_host[host]
+        if reason:
+            self.peer_log.warn(host, f"closed the connection: {reason}")
+
+    async def sweep_forever(self) -> None:
+        """Once a second: connections that are overdue or idle for too long."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.sweep(self._clock.monotonic())
+
+    def sweep(self, now: float) -> None:
+        for connection in list(self._connections):
+            reason = connection.is_overdue(now)
+            if reason is not None:
+                connection.close(reason)
+            elif now - connection.last_active > self.limits.idle_s_max and connection.is_idle:
+                connection.close(None)
+
+    async def stop(self, drain_s_max: float) -> None:
+        """Take nothing new, let what is under way end, then close."""
+        self._is_draining = True
+        for listener in self._listeners:
+            listener.close()
+        for stream, _ in self._early or ():
+            stream.close()
+        deadline = self._clock.monotonic() + drain_s_max
+        while any(not connection.is_idle for connection in self._connections):
+            if self._clock.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close(None)

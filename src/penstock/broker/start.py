@@ -1,0 +1,202 @@
+"""A broker from start to stop: the order in which its parts come up, and go down.
+
+Up: the znodes, the log directories, the partitions, the listeners, the registration, the role of controller.
+Connections that come before all of that is done wait. Down, in the other order; a clean mark is left in each log
+directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from uuid import UUID
+
+from penstock import __version__
+from penstock.base.identifiers import uuid_to_text
+from penstock.base.listeners import Listener, SecurityProtocol, parse_listeners
+from penstock.base.settings import Settings
+from penstock.base.world import Address, World
+from penstock.broker.api_table import serve_all
+from penstock.broker.broker import Broker
+from penstock.broker.cluster_view import ClusterView, ViewChange
+from penstock.broker.connection import Intake
+from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.deletions import finish_deletions
+from penstock.broker.log_configs import log_config
+from penstock.broker.maintenance import Maintenance
+from penstock.broker.partitions import Partitions
+from penstock.broker.requests import Dispatcher
+from penstock.broker.server import ConnectionLimits, Server
+from penstock.broker.topics import Topics
+from penstock.log.config import LogConfig
+from penstock.log.meta_properties import LogDirectoryError
+from penstock.zookeeper.coordination import Coordination, SessionState
+from penstock.zookeeper.errors import NodeExistsError
+from penstock.zookeeper.znodes import BrokerNode, Endpoint, first_znodes
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S_MAX = 5.0
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says why and what to do."""
+
+
+class RunningBroker:
+    """A broker that serves."""
+
+    def __init__(self, broker: Broker, server: Server, listeners: list[Listener], maintenance: Maintenance) -> None:
+        self.broker = broker
+        self.addresses = [listener.advertised for listener in listeners]
+        self._server = server
+        self._failed = asyncio.Event()
+        self._tasks = [asyncio.ensure_future(server.sweep_forever()), *maintenance.start()]
+
+    def fail(self) -> None:
+        self._failed.set()
+
+    async def failed(self) -> None:
+        """Returns when the broker cannot go on."""
+        await self._failed.wait()
+
+    async def stop(self) -> None:
+        """Let what is under way end, flush, and leave a clean mark."""
+        await self._server.stop(DRAIN_S_MAX)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.broker.partitions.close()
+
+
+async def start_broker(world: World, settings: Settings, coordination: Coordination) -> RunningBroker:
+    """Start a broker on its data; raises StartError."""
+    node_id = settings.integer("node.id")
+    await _make_first_znodes(world, coordination)
+    view = ClusterView(coordination)
+    await view.load()
+    role = ControllerRole(node_id, coordination, view, world.clock)
+    try:
+        partitions = await Partitions.open(world, node_id, view.cluster_id, settings)
+    except LogDirectoryError as error:
+        raise StartError(str(error)) from error
+    broker = Broker(
+        node_id=node_id,
+        world=world,
+        settings=settings,
+        view=view,
+        role=role,
+        topics=Topics(
+            role, view, lambda: broker.settings, world.random, lambda: finish_deletions(broker, coordination)
+        ),
+        partitions=partitions,
+        producer_ids=ProducerIdAllocator(node_id, coordination),
+    )
+    try:
+        return await _serve(broker, coordination)
+    except BaseException:
+        await partitions.close()
+        raise
+
+
+async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
+    world = broker.world
+
+    async def view_changed(change: ViewChange) -> None:
+        if any(name.startswith("brokers/") for name in change.configs):
+            broker.reload_dynamic_settings()
+            broker.partitions.use_configs(broker.partitions.topic_names, config_of)
+        await broker.partitions.follow(broker.view, sorted(change.topics), config_of)
+        kind = "topics/"
+        altered = [name.removeprefix(kind) for name in sorted(change.configs) if name.startswith(kind)]
+        broker.partitions.use_configs(altered, config_of)
+
+    def config_of(topic: str) -> LogConfig:
+        return log_config(broker.topics.settings_of(topic), broker.settings)
+
+    broker.reload_dynamic_settings()
+    await broker.partitions.follow(broker.view, sorted(broker.view.topics), config_of)
+    broker.view.on_change(view_changed)
+    dispatcher = Dispatcher()
+    serve_all(dispatcher, broker)
+    server = Server(world.network, world.clock, _intake(broker.settings), _limits(broker.settings), dispatcher)
+    listeners = await _listen(server, broker.settings)
+    await _register(broker, coordination, listeners)
+    await broker.role.claim()
+    await broker.view.read_members()
+    await finish_deletions(broker, coordination)
+    server.open()
+    running = RunningBroker(broker, server, listeners, Maintenance(broker))
+
+    def session_changed(state: SessionState) -> None:
+        if state in (SessionState.FAILED, SessionState.EXPIRED):
+            logger.error("the session with the coordination service is over: %s", state.value)
+            running.fail()
+
+    coordination.add_listener(session_changed)
+    return running
+
+
+async def _make_first_znodes(world: World, coordination: Coordination) -> None:
+    cluster_id = uuid_to_text(UUID(bytes=world.random.randbytes(16), version=4))
+    try:
+        await coordination.multi(first_znodes(cluster_id))
+    except NodeExistsError:
+        pass
+
+
+async def _listen(server: Server, settings: Settings) -> list[Listener]:
+    listeners = []
+    for listener in parse_listeners(settings, settings.optional_text("broker.host") or "localhost").all:
+        if listener.protocol is not SecurityProtocol.PLAINTEXT:
+            raise StartError(f"listener {listener.name}: this release serves PLAINTEXT, not {listener.protocol.value}")
+        try:
+            address = await server.listen(listener.name, listener.bind.host, listener.bind.port)
+        except OSError as error:
+            where = Address(listener.bind.host or "0.0.0.0", listener.bind.port)
+            raise StartError(f"cannot listen on {where}: {error.strerror}; choose another port with --port") from error
+        listeners.append(listener.bound_to(address.port))
+    return listeners
+
+
+async def _register(broker: Broker, coordination: Coordination, listeners: list[Listener]) -> None:
+    node = BrokerNode(
+        endpoints=tuple(
+            Endpoint(
+                listener=listener.name,
+                host=listener.advertised.host,
+                port=listener.advertised.port,
+                security_protocol=listener.protocol.value,
+            )
+            for listener in listeners
+        ),
+        host=broker.settings.optional_text("broker.host") or "",
+        rack=broker.settings.optional_text("broker.rack"),
+        software_version=__version__,
+        timestamp_ms=broker.world.clock.wall_ms(),
+    )
+    try:
+        await coordination.create(BrokerNode.path(broker.node_id), node.encode(), ephemeral=True)
+    except NodeExistsError as error:
+        raise StartError(f"a broker with the id {broker.node_id} is running already") from error
+
+
+def _intake(settings: Settings) -> Intake:
+    budget = settings.integer("queued.max.request.bytes")
+    return Intake(
+        budget_bytes=budget if budget > 0 else 1 << 62, frame_bytes_max=settings.integer("socket.request.max.bytes")
+    )
+
+
+def _limits(settings: Settings) -> ConnectionLimits:
+    overrides = {}
+    for item in settings.text("max.connections.per.ip.overrides").split(","):
+        host, colon, count = item.strip().rpartition(":")
+        if colon:
+            overrides[host] = int(count)
+    return ConnectionLimits(
+        connections_max=settings.integer("max.connections"),
+        connections_per_ip_max=settings.integer("max.connections.per.ip"),
+        per_ip_overrides=overrides,
+        idle_s_max=settings.integer("connections.max.idle.ms") / 1000,
+    )

@@ -1,0 +1,166 @@
+"""Topics as admin requests see them: create, delete, let grow, set their settings, through the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from uuid import UUID
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.setting_changes import Change
+from penstock.base.settings import Settings, SettingsError
+from penstock.base.topic_settings import TopicSettings, altered_overrides, topic_problems
+from penstock.base.world import Random
+from penstock.broker.cluster_view import ClusterView
+from penstock.broker.controller_role import ControllerRole
+from penstock.controller.configs import set_configs
+from penstock.controller.plan import ClusterState, Plan
+from penstock.controller.topics import NewTopic, TopicDefaults, create_partitions, create_topics, delete_topic
+from penstock.zookeeper.topic_znodes import Topic
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+class Topics:
+    """What can be done to topics. Results come in the order of what was asked: the topic, or what was wrong."""
+
+    def __init__(
+        self,
+        role: ControllerRole,
+        view: ClusterView,
+        settings: Callable[[], Settings],
+        random: Random,
+        after_deletion: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._after_deletion = after_deletion
+        self._role = role
+        self._view = view
+        self._settings = settings
+        self._random = random
+
+    def settings_of(self, name: str) -> TopicSettings:
+        """The settings of a topic, from its own and the broker's."""
+        return TopicSettings(self._settings(), self._view.config_values("topics", name))
+
+    async def create(self, asked: Sequence[NewTopic], *, is_trial: bool = False) -> list[Topic | ApiError]:
+        """Create topics; `is_trial` only says what would happen."""
+        settings = self._settings()
+        defaults = TopicDefaults(settings.integer("num.partitions"), settings.integer("default.replication.factor"))
+        topic_ids = [self._new_id() for _ in asked]
+        start = self._random.randrange(1 << 16)
+
+        def decide(state: ClusterState) -> list[Plan | ApiError]:
+            return create_topics(state, asked, topic_ids, defaults, self._check_configs, start)
+
+        decided = await (self._role.preview(decide) if is_trial else self._role.decide(decide))
+        return [_topic_or_error(outcome) for outcome in decided]
+
+    async def create_on_demand(self, names: Sequence[str]) -> None:
+        """Create what clients asked for by using it; what cannot be created stays unknown."""
+        wanted = [name for name in dict.fromkeys(names) if name not in self._view.topics]
+        await self.create([self._new_topic(name) for name in wanted])
+
+    async def create_internal(self, name: str) -> None:
+        """See to it that one of the cluster's own topics is there."""
+        if name not in self._view.topics:
+            outcome = (await self.create([self._new_topic(name)]))[0]
+            if isinstance(outcome, ApiError) and outcome.error is not Error.TOPIC_ALREADY_EXISTS:
+                raise outcome
+
+    def _new_topic(self, name: str) -> NewTopic:
+        settings = self._settings()
+        if name not in INTERNAL_TOPICS:
+            return NewTopic(name)
+        kind = "offsets.topic" if name == OFFSETS_TOPIC else "transaction.state.log"
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.integer(f"{kind}.segment.bytes")),
+        }
+        factor = min(settings.integer(f"{kind}.replication.factor"), len(self._view.brokers))
+        return NewTopic(name, settings.integer(f"{kind}.num.partitions"), factor, configs=configs, internal=True)
+
+    async def delete(self, names: Sequence[str]) -> list[Topic | ApiError]:
+        """Delete topics."""
+
+        def decide(state: ClusterState) -> list[Plan | ApiError]:
+            return [_attempt(lambda name=name: self._deletion(state, name)) for name in names]  # type: ignore[misc]
+
+        outcomes = [_topic_or_error(outcome) for outcome in await self._role.decide(decide)]
+        await self._after_deletion()
+        return outcomes
+
+    def _deletion(self, state: ClusterState, name: str) -> Plan:
+        has_config = self._view.config_version("topics", name) is not None
+        return delete_topic(state, name, has_config=has_config)
+
+    async def grow(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, is_trial: bool = False
+    ) -> Topic:
+        """Let a topic grow to `count` partitions; ApiError if it cannot."""
+        start = self._random.randrange(1 << 16)
+
+        def decide(state: ClusterState) -> list[Plan | ApiError]:
+            return [_attempt(lambda: create_partitions(state, name, count, assignments, start))]
+
+        decided = await (self._role.preview(decide) if is_trial else self._role.decide(decide))
+        outcome = _topic_or_error(decided[0])
+        if isinstance(outcome, ApiError):
+            raise outcome
+        return outcome
+
+    async def alter_settings(self, name: str, changes: Sequence[Change], *, is_trial: bool = False) -> None:
+        """Change some of a topic's settings; ApiError if any of them is wrong, and then none is changed."""
+        self._require(name)
+
+        def values() -> dict[str, str]:
+            return altered_overrides(self._settings(), self._view.config_values("topics", name), changes)
+
+        await self._set_settings(name, values, is_trial)
+
+    async def replace_settings(self, name: str, values: Mapping[str, str], *, is_trial: bool = False) -> None:
+        """Put these in place of all of a topic's settings."""
+        self._require(name)
+        self._check_configs(values)
+        await self._set_settings(name, lambda: values, is_trial)
+
+    async def _set_settings(self, name: str, values: Callable[[], Mapping[str, str]], is_trial: bool) -> None:
+        def decide(_state: ClusterState) -> list[Plan | ApiError]:
+            try:
+                decided = values()
+            except SettingsError as error:
+                raise ApiError(Error.INVALID_CONFIG, str(error)) from error
+            return [set_configs("topics", name, decided, self._view.config_version("topics", name))]
+
+        await (self._role.preview(decide) if is_trial else self._role.decide(decide))
+
+    def _require(self, name: str) -> None:
+        if name not in self._view.topics:
+            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+
+    def _check_configs(self, configs: Mapping[str, str]) -> None:
+        problems = topic_problems(self._settings(), configs)
+        if problems:
+            raise ApiError(Error.INVALID_CONFIG, "; ".join(problems))
+
+    def _new_id(self) -> UUID:
+        """A random UUID that is none of Kafka's reserved ones and does not begin with '-' where it is written."""
+        while True:
+            raw = self._random.randbytes(16)
+            if raw[0] >> 2 != 62 and int.from_bytes(raw, "big") > 1:
+                return UUID(bytes=raw, version=4)
+
+
+def _attempt(planning: Callable[[], Plan]) -> Plan | ApiError:
+    try:
+        return planning()
+    except ApiError as error:
+        return error
+
+
+def _topic_or_error(outcome: Plan | ApiError) -> Topic | ApiError:
+    if isinstance(outcome, ApiError):
+        return outcome
+    assert outcome.topic is not None
+    return outcome.topic
