@@ -47,6 +47,7 @@ Command = Callable[..., Outcome]
 def command(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs a command line in this process: `command("topic", "list", stdin=b"…")`."""
     monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
+    monkeypatch.delenv("PENSTOCK_CLIENT_CONFIG", raising=False)
 
     def call(*arguments: str, stdin: bytes = b"") -> Outcome:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -59,8 +60,14 @@ def command(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def on_broker(command: Command, bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command line in this process, against the running broker."""
+def on_broker(command: Command, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command line in this process, against the running broker.
+
+    Producers are not idempotent here unless a test says so: librdkafka takes half a second to get a producer id.
+    """
+    settings = tmp_path / "client.properties"
+    settings.write_text("enable.idempotence=false\n")
+    monkeypatch.setenv("PENSTOCK_CLIENT_CONFIG", str(settings))
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", bootstrap)
     return command
 

@@ -21,7 +21,8 @@ Command = Callable[..., Any]
 PROGRAM = [sys.executable, "-m", "penstock.cli"]
 
 
-def test_lines_in_lines_out(on_broker: Command, topic: str) -> None:
+def test_lines_in_lines_out(on_broker: Command, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_CLIENT_CONFIG")
     sent = on_broker("produce", topic, "--partition", "0", stdin=b"one\n\ntwo three\nlast without a break")
     assert (sent.code, sent.out) == (0, "")
     assert sent.err.startswith(f"produced 4 messages to {topic} in ")
@@ -238,6 +239,8 @@ def test_transactions_are_shown_as_the_isolation_says(on_broker: Command, topic:
 
 def test_groups_go_on_where_they_were(on_broker: Command, topic: str) -> None:
     if "11" not in served_apis(on_broker):
+        refused = on_broker("consume", topic, "--group", "g")
+        assert (refused.code, "serves no consumer groups" in refused.err) == (1, True)
         pytest.skip("the broker serves no consumer groups yet")
     group = f"group-{uuid4().hex}"
     on_broker("produce", topic, stdin=b"1\n2\n3\n4\n")

@@ -50,7 +50,7 @@ def test_create_with_settings(on_broker: Command) -> None:
         (["bad/name"], "bad/name"),
         ([".."], ".."),
         (["x" * 300], "topic"),
-        (["cli-refused", "--replication-factor", "50"], "eplication factor"),
+        (["cli-refused", "--replication-factor", "50"], "50"),
         (["cli-refused", "--config", "no.such.setting=1"], "no.such.setting"),
         (["cli-refused", "--config", "retention.ms=soon"], "retention.ms"),
     ],

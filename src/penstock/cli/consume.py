@@ -16,6 +16,7 @@ import typer
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.cli.connection import Connection
+from penstock.cli.direct import can_ask, connect_directly
 from penstock.cli.failure import ExitCode, Failure, usage
 from penstock.cli.kafka_admin import OffsetSpec
 from penstock.cli.message_format import Formatter, MessageFormat, json_line, raw_value
@@ -27,6 +28,7 @@ from penstock.cli.topics import EARLIEST, LATEST, Place, describe_topics, list_o
 BATCH_MESSAGES = 1000
 POLL_S = 0.1
 GROUP_TIMEOUT_S = 30.0
+JOIN_GROUP_KEY = 11
 NO_GROUP = "penstock-consume"
 
 
@@ -141,6 +143,7 @@ class Reading:
     def read_as_group(self, topics: list[str], group: str, point: StartingPoint | None) -> None:
         """Reads as a member of a group; commits after the output has been flushed, so nothing is skipped."""
         describe_topics(self._connection, self._connection.admin(), topics)
+        self._check_groups_are_served()
         consumer = self._consumer(group)
         deadline = time.monotonic() + GROUP_TIMEOUT_S
 
@@ -160,6 +163,14 @@ class Reading:
                     raise Failure(f"group '{group}': no partitions were assigned in {GROUP_TIMEOUT_S:.0f} s")
         finally:
             consumer.close()
+
+    def _check_groups_are_served(self) -> None:
+        """A client would look for the group's coordinator for ever."""
+        if not can_ask(self._connection):
+            return
+        with connect_directly(self._connection) as client:
+            if JOIN_GROUP_KEY not in client.versions:
+                raise Failure("this broker serves no consumer groups: leave --group out")
 
     def _take_over(self, consumer: Consumer, assigned: list[TopicPartition], point: StartingPoint | None) -> None:
         places = [(place.topic, place.partition) for place in assigned]
