@@ -13,9 +13,9 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.base.world import Clock
+from penstock.base.world import Clock, write_file_durably
 from penstock.log import names
-from penstock.log.checkpoints import DamagedCheckpoint, read_epochs
+from penstock.log.checkpoints import DamagedCheckpoint, encode_epochs, read_epochs
 from penstock.log.config import LogConfig
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.file_cache import FileCache
@@ -257,6 +257,8 @@ class Loader:
         return True
 
     def _walk_segment(self, segment: Segment, size_bytes: int) -> None:
+        if size_bytes == 0:  # its file may not even exist
+            return
         file = segment.open_file()
         position = 0
         for position, header in walk_headers(file, 0, size_bytes):
@@ -328,7 +330,7 @@ class Loader:
         base = self._log_start_offset
         segment = Segment(self._files, self._folder, base, created_ms=self._now_ms, fresh=True)
         segment.hold_file()
-        self._disk.sync_dir(self._folder)
+        write_file_durably(self._disk, f"{self._folder}/{names.EPOCHS_FILE}", encode_epochs([]))
         self._segments = [segment]
         self._epochs.clear()
         self._producers.replace([], base)

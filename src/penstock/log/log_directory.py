@@ -73,7 +73,7 @@ class LogDirectory:
         cls, disk: Disk, clock: Clock, random: Random, path: str, *, node_id: int, cluster_id: str
     ) -> LogDirectory:
         """Make or take a log directory; LogDirectoryError if another process, broker or cluster has it."""
-        disk.make_dirs(path)
+        _make_dirs_durably(disk, path)
         try:
             lock = disk.lock(f"{path}/{LOCK_FILE}")
         except BlockingIOError as error:
@@ -236,6 +236,15 @@ class LogDirectory:
     def abandon(self) -> None:
         """Let go of the lock without writing anything."""
         self._lock.release()
+
+
+def _make_dirs_durably(disk: Disk, path: str) -> None:
+    parent = path.rpartition("/")[0]
+    if not disk.is_dir(path):
+        if parent:
+            _make_dirs_durably(disk, parent)
+        disk.make_dirs(path)
+        disk.sync_dir(parent or ("/" if path.startswith("/") else "."))
 
 
 def choose_directory(directories: Iterable[LogDirectory]) -> LogDirectory:

@@ -143,7 +143,7 @@ class PartitionLog:
             log_start_offset=log_start_offset,
         ).load()
         log = cls(files, folder, topic_partition, config, topic_id, clock, loaded, lower_recovery_point)
-        if is_new:
+        if is_new or not loaded.report.was_clean:
             log._unsynced.add(f"{folder}/{names.PARTITION_METADATA_FILE}")
             log._unsynced.folder_made()
         return log
@@ -511,7 +511,7 @@ class PartitionLog:
     # -- cutting the end
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything from an offset on, durably, whole batches only; whether there was anything. Blocks."""
+        """Drop the batch that holds an offset and all after it, durably; whether there was anything. Blocks."""
         if offset >= self.end_offset:
             return False
         if offset < self._segments[0].base_offset:
@@ -522,8 +522,7 @@ class PartitionLog:
         kept = self._segments[: at + 1]
         self._drop_later_segments(at + 1)
         last = kept[-1]
-        position = last.locate(offset)
-        last.cut(position, min(offset, last.next_offset))
+        last.cut(last.locate(offset))
         self._set_segments(kept)
         self._forget_after_cut()
         return True

@@ -22,6 +22,7 @@ from penstock.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP
 RECENT_BATCHES_MAX = 512
 RELATIVE_OFFSET_MAX = 2**31 - 1
 POSITION_MAX = 2**31 - 1
+NO_RECENT = 2**63 - 1
 
 
 class Segment:
@@ -81,7 +82,7 @@ class Segment:
         self.verified_parts = Intervals()  # … and these parts before it
         self.indexes_missing = False
         self._bytes_since_index = 0
-        self._recent_from = base_offset  # the offset after the batch before the recent ones
+        self._recent_from = base_offset if fresh else NO_RECENT  # the offset after the batch before the recent ones
         self._recent_lasts = array("q")  # last offset of each recent batch
         self._recent_positions = array("q")
 
@@ -298,8 +299,9 @@ class Segment:
 
     # -- cutting
 
-    def cut(self, position: int, next_offset: int) -> None:
+    def cut(self, position: int) -> None:
         """Drop everything from a batch boundary on, durably, and the index entries that point there."""
+        next_offset = self._next_offset_at(position)
         file = self.open_file(create=True)
         file.truncate(position)
         file.sync()
@@ -309,6 +311,14 @@ class Segment:
         self.verified_from = min(self.verified_from, position)
         self._forget_recent()
         self._cut_indexes(position, next_offset)
+
+    def _next_offset_at(self, position: int) -> int:
+        """The offset after the batch that ends at a position."""
+        entry = self.index.find_by_value(position - 1)
+        next_offset = self.base_offset
+        for _at, header in walk_headers(self.open_file(), entry[1] if entry is not None else 0, position):
+            next_offset = header.next_offset
+        return next_offset
 
     def _cut_indexes(self, position: int, next_offset: int) -> None:
         relative = next_offset - self.base_offset

@@ -1,0 +1,292 @@
+"""A partition's log under test together with what is known about it: which batches it holds, and which must survive.
+
+Every step of a workload says what it is about to do to the *expected* state before it touches the disk, and what is
+certain after it. `check` opens what a crash left, compares it with the expected state, opens it a second time to see
+that nothing changes any more, and goes on writing to it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from penstock.base.identifiers import TopicPartition
+from penstock.log.config import LogConfig
+from penstock.log.log_directory import LogDirectory
+from penstock.log.partition_log import PartitionLog
+from penstock.log.producers import ProducerStates
+from penstock.testing.sim_disk import SimDisk
+from penstock.wire.batch import BatchHeader, each_batch, read_header, stamp
+from penstock.wire.records import Record, build_batch
+
+DIRECTORY = "/data"
+PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
+OTHER_TOPIC_ID = UUID(int=0x77)
+CLUSTER_ID = "cluster"
+PRODUCERS = 3
+SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1, retention_bytes=-1)
+
+
+class FixedClock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = wall_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One batch as it lies in the log."""
+
+    base_offset: int
+    last_offset: int
+    content: bytes
+
+
+@dataclass(slots=True)
+class Expected:
+    """What may and what must be found after a crash."""
+
+    batches: list[Stored] = field(default_factory=list)  # in order; a prefix of them survives
+    durable_end: int = 0  # every batch below this offset survives
+    start_low: int = 0  # the log begins somewhere between these two
+    start_high: int = 0
+    restarts_at: int | None = None  # or it is empty and begins here
+    may_be_gone: bool = False  # the partition is being deleted
+    must_be_gone: bool = False
+
+
+class LogMachine:
+    """One process with one partition on a simulated disk."""
+
+    def __init__(self, disk: SimDisk, config: LogConfig = SMALL, seed: int = 0) -> None:
+        self.disk = disk
+        self.config = config
+        self.clock = FixedClock()
+        self.chance = random.Random(seed)
+        self.expected = Expected()
+        self.epoch = 1
+        self.topic_id = TOPIC_ID
+        self._sequences = dict.fromkeys(range(PRODUCERS), 0)
+        self.directory: LogDirectory
+        self.log: PartitionLog
+        self.start()
+
+    # -- steps
+
+    def start(self) -> None:
+        """Open everything, as a starting broker does."""
+        self.directory = open_directory(self.disk, self.clock)
+        self.log = self.directory.open_partition(PARTITION, self.topic_id, self.config)
+
+    def append(self, count: int = 1, value_bytes: int = 20, producer: int | None = None) -> None:
+        """One batch of a few records; an idempotent one if a producer is given."""
+        records = [Record(n, self.clock.now_ms + n, b"k", self.chance.randbytes(value_bytes)) for n in range(count)]
+        if producer is None:
+            encoded = build_batch(records)
+        else:
+            sequence = self._sequences[producer]
+            encoded = build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=sequence)
+            self._sequences[producer] += count
+        batch = memoryview(bytearray(encoded))
+        header = read_header(batch)
+        base_offset = self.log.end_offset
+        stamp(batch, base_offset, self.epoch)
+        self.expected.batches.append(Stored(base_offset, base_offset + count - 1, bytes(batch)))
+        appended = self.log.append_as_leader(batch, header, self.epoch, self.clock.now_ms)
+        assert (appended.base_offset, appended.duplicate) == (base_offset, False)
+
+    def flush(self) -> None:
+        self.log.flush()
+        self.expected.durable_end = self.log.end_offset
+
+    def roll(self) -> None:
+        self.log.roll(self.clock.now_ms)
+
+    def new_epoch(self) -> None:
+        self.epoch += 1
+
+    def truncate(self, offset: int) -> None:
+        """Cut; what is cut may be found as long as the cut is not over, and never afterwards."""
+        kept = [stored for stored in self.expected.batches if stored.last_offset < offset]
+        end = max(kept[-1].last_offset + 1 if kept else 0, self.expected.start_low)
+        self.expected.durable_end = min(self.expected.durable_end, end)
+        self.expected.start_low = min(self.expected.start_low, offset)
+        self.log.truncate_to(offset)
+        self.expected.batches = kept
+        self._forget_sequences()
+
+    def truncate_fully(self, offset: int) -> None:
+        expected = self.expected
+        expected.durable_end = 0
+        expected.restarts_at = offset
+        expected.start_low = min(expected.start_low, offset)
+        self.log.truncate_fully_and_start_at(offset)
+        self.expected = Expected(durable_end=offset, start_low=offset, start_high=offset)
+        self._forget_sequences()
+
+    def _forget_sequences(self) -> None:
+        """Go on where the log says that each producer stands."""
+        for producer in self._sequences:
+            state = self.log.producers.get(producer)
+            self._sequences[producer] = state.last_sequence + 1 if state is not None else 0
+
+    def delete_records(self, offset: int) -> None:
+        self.expected.start_high = offset
+        self.log.advance_start_offset(offset)
+
+    def checkpoint(self) -> None:
+        self.directory.write_offsets()
+        self.expected.start_low = self.log.start_offset
+
+    def retain(self, retention_bytes: int) -> None:
+        """Let all go that is over a size."""
+        self.log.use_config(replace(self.config, retention_bytes=retention_bytes))
+        deleted = self.log.apply_retention(self.clock.now_ms, high_watermark=self.log.end_offset)
+        self.expected.start_high = self.log.start_offset
+        self.log.remove_files(deleted)
+        if deleted:
+            self.expected.start_low = max(self.expected.start_low, deleted[-1].next_offset)
+
+    def restart(self) -> None:
+        """Stop cleanly and start again."""
+        self.directory.close()
+        self.expected.durable_end = self.log.end_offset
+        self.expected.start_low = self.log.start_offset
+        self.disk.kill()
+        self.start()
+        assert self.log.recovery.was_clean
+
+    def kill(self) -> None:
+        """End the process without a word and start again: nothing is lost."""
+        self.disk.kill()
+        self.start()
+        assert self.log.recovery.problem is None, self.log.recovery.problem
+
+    def delete(self) -> None:
+        self.expected.may_be_gone = True
+        folder = self.directory.delete_partition(PARTITION)
+        self.expected.must_be_gone = True
+        self.directory.remove_deleted(folder)
+
+    def recreate(self) -> None:
+        """A new topic of the same name."""
+        self.expected = Expected()
+        self.topic_id = OTHER_TOPIC_ID
+        self.log = self.directory.open_partition(PARTITION, self.topic_id, self.config)
+        self._forget_sequences()
+
+    # -- judging
+
+    def check(self, disk: SimDisk) -> None:
+        """What a crash left is what may be left; recovery is final; the log can be used."""
+        first = self._open_and_compare(disk)
+        if first is None:
+            return
+        logs = _log_files(disk)
+        disk.kill()
+        second = self._open_and_compare(disk)
+        assert second is not None
+        assert _log_files(disk) == logs, "a second recovery changed the log"
+        assert second.recovery.cut_bytes == 0
+        assert (second.start_offset, second.end_offset) == (first.start_offset, first.end_offset)
+        assert second.epochs.entries() == first.epochs.entries()
+        assert list(second.producers) == list(first.producers)
+        self._use(disk, second)
+
+    def _open_and_compare(self, disk: SimDisk) -> PartitionLog | None:
+        directory = open_directory(disk, self.clock)
+        stored = {found.topic_partition: found.topic_id for found in directory.stored_partitions()}
+        gone = PARTITION not in stored
+        if self.expected.must_be_gone or (self.expected.may_be_gone and gone):
+            assert gone, "a deleted partition is back"
+            return None
+        assert stored.get(PARTITION) in (None, self.topic_id), "the partition of an older topic is back"
+        log = directory.open_partition(PARTITION, self.topic_id, self.config)
+        found = read_all(log)
+        if not (self.expected.restarts_at == log.start_offset == log.end_offset and not found):
+            self._compare(log, found)
+        _check_state(log, found)
+        return log
+
+    def _compare(self, log: PartitionLog, found: list[Stored]) -> None:
+        expected = self.expected
+        low, high = expected.start_low, expected.start_high
+        assert low <= log.start_offset <= max(low, high), f"starts at {log.start_offset}, not in {low}..{high}"
+        wanted = [stored for stored in expected.batches if stored.last_offset >= log.start_offset]
+        assert found == wanted[: len(found)], "the log holds batches that were not written so"
+        missing = [stored.base_offset for stored in wanted[len(found) :] if stored.last_offset < expected.durable_end]
+        assert not missing, f"synced batches are lost: {missing}"
+        end_offset = found[-1].last_offset + 1 if found else log.start_offset
+        assert log.end_offset == end_offset, f"ends at {log.end_offset}, its last batch at {end_offset}"
+
+    def _use(self, disk: SimDisk, log: PartitionLog) -> None:
+        """Append, flush, lose power, and find it again."""
+        end_offset = log.end_offset
+        batch = memoryview(bytearray(build_batch([Record(0, self.clock.now_ms, None, b"after")])))
+        log.append_as_leader(batch, read_header(batch), self.epoch + 1, self.clock.now_ms)
+        log.flush()
+        disk.crash(lost="all")
+        directory = open_directory(disk, self.clock)
+        again = directory.open_partition(PARTITION, self.topic_id, self.config)
+        assert again.end_offset == end_offset + 1, f"ends at {again.end_offset} after a flush at {end_offset + 1}"
+        assert read_all(again)[-1].content == bytes(batch)
+
+
+def open_directory(disk: SimDisk, clock: FixedClock) -> LogDirectory:
+    return LogDirectory.open(disk, clock, random.Random(0), DIRECTORY, node_id=1, cluster_id=CLUSTER_ID)
+
+
+def read_all(log: PartitionLog) -> list[Stored]:
+    """Every batch of a log, through its ordinary reads."""
+    found: list[Stored] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        part = log.read(offset, 300, end_offset=log.end_offset)
+        assert part.size_bytes, f"nothing at offset {offset}"
+        content = memoryview(part.file.read(part.size_bytes, part.position))
+        batches = list(each_batch(content))
+        assert sum(len(batch) for _, batch in batches) == part.size_bytes, "half a batch"
+        assert batches[0][0].last_offset >= offset
+        found += [Stored(header.base_offset, header.last_offset, bytes(batch)) for header, batch in batches]
+        offset = found[-1].last_offset + 1
+    return found
+
+
+def _check_state(log: PartitionLog, found: list[Stored]) -> None:
+    """Epochs and producers are what the batches say; every offset can be found."""
+    producers = ProducerStates()
+    epochs: dict[int, int] = {}
+    for stored in found:
+        header = read_header(stored.content)
+        epochs.setdefault(header.leader_epoch, max(stored.base_offset, log.start_offset))
+        if header.producer_id >= 0:
+            producers.note(header, header.base_offset)
+    if not found and log.epochs.entries():  # the epoch of the records that were deleted last may be remembered
+        epochs = {log.epochs.latest: log.start_offset}
+    assert dict(log.epochs.entries()) == epochs, f"epochs {log.epochs.entries()}, the batches say {epochs}"
+    for state in producers:
+        known = log.producers.get(state.producer_id)
+        assert known is not None and known.batches[-len(state.batches) :] == state.batches
+    if log.start_offset == 0:
+        assert sorted(state.producer_id for state in log.producers) == sorted(state.producer_id for state in producers)
+    for stored in found:
+        for offset in {max(stored.base_offset, log.start_offset), stored.last_offset}:
+            part = log.read(offset, 1, end_offset=log.end_offset)
+            assert part.file.read(part.size_bytes, part.position) == stored.content
+
+
+def _log_files(disk: SimDisk) -> dict[str, bytes | None]:
+    return {path: content for path, content in disk.snapshot().items() if path.endswith(".log")}
+
+
+def header_of(stored: Stored) -> BatchHeader:
+    return read_header(stored.content)
