@@ -314,6 +314,9 @@ class Connection:
                 self._take_own()
             except ConnectionBroken as broken:
                 self.close(str(broken))
+                return
+            if self._out and not self._is_watching_write:
+                self._flush()
 
     # ── for handlers ─────────────────────────────────────────────────────────────────────────────────────────────
 

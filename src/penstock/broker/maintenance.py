@@ -64,6 +64,9 @@ class Maintenance:
             has_room = directory.has_room(reserve_bytes)
             if has_room is (directory.path in self._full):
                 self._disk_changed(directory, has_room)
+                self._tell_partitions(directory, has_room)
+            elif not has_room:
+                self._tell_partitions(directory, has_room)  # some may be new since the last look
 
     def _disk_changed(self, directory: LogDirectory, has_room: bool) -> None:
         if has_room:
@@ -72,6 +75,8 @@ class Maintenance:
         else:
             self._full.add(directory.path)
             logger.error("%s is nearly full: produces are refused until there is space", directory.path)
+
+    def _tell_partitions(self, directory: LogDirectory, has_room: bool) -> None:
         for partition in self._broker.partitions:
             if self._broker.partitions.directory_of(partition) is directory:
                 partition.takes_writes = has_room

@@ -67,7 +67,7 @@ class Partition:
         self.log = log
         # Whatever recovery kept is all there is: with one replica it is committed.
         self.leader = Leader(leader_epoch, log.end_offset, log.end_offset)
-        self.takes_writes = True  # False while the disk is nearly full
+        self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
         self.is_syncing = False
         self.is_gone = False
         self.fetch_waits: dict[FetchWait, None] = {}
@@ -106,6 +106,8 @@ class Partition:
         """Append one checked batch as the leader. The caller has seen to it that no sync is under way."""
         assert not self.is_syncing
         if not self.takes_writes:
+            if self.is_gone:
+                raise ApiError(Error.KAFKA_STORAGE_ERROR, "the partition is not served here any more")
             raise ApiError(Error.KAFKA_STORAGE_ERROR, "the disk is nearly full; produces wait for space")
         log = self.log
         appended = log.append_as_leader(batch, header, self.leader.epoch, now_ms)
@@ -201,6 +203,7 @@ class Partition:
     def go(self, error: Error) -> None:
         """The partition is deleted, moved away or its disk has failed: everyone who waits on it is answered."""
         self.is_gone = True
+        self.takes_writes = False
         waits, self._commit_waits = self._commit_waits, []
         for _, callback in waits:
             callback(error)

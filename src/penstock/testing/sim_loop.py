@@ -419,8 +419,8 @@ def _describe(task: asyncio.Task[Any]) -> str:
 
 def _close_coroutine(task: asyncio.Task[Any]) -> None:
     coroutine = task.get_coro()
-    if isinstance(coroutine, types.CoroutineType):
+    while isinstance(coroutine, types.CoroutineType) and coroutine.cr_frame is not None:
         try:
             coroutine.close()
-        except BaseException:  # what the cleanup of a dead task says is of no interest
-            return
+        except BaseException:  # what the cleanup of a dead task says is of no interest; if it awaits, close it again
+            continue

@@ -304,11 +304,11 @@ class _Produce:
     def _append_later(
         self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition
     ) -> None:
-        if partition.is_syncing:
-            partition.when_writable(lambda: self._append_later(partition, data, answer))
-            return
         if partition.is_gone:
             _refuse(answer, ApiError(Error.NOT_LEADER_OR_FOLLOWER))
+        elif partition.is_syncing:
+            partition.when_writable(lambda: self._append_later(partition, data, answer))
+            return
         else:
             self._append(partition, data, answer)
         self._unappended -= 1
