@@ -33,7 +33,9 @@ FRAME_BYTES_PER_S_MIN = 64 * 1024
 UNSENT_DEADLINE_S = 30.0
 
 _SIZE = Struct(">i")
+_UNPACK_SIZE = _SIZE.unpack_from
 _FRAME_BYTES_MIN = 8  # api key, version, correlation id
+_WHOLE_FRAME_BYTES_MIN = 4 + _FRAME_BYTES_MIN
 
 
 class FileRange(NamedTuple):
@@ -65,12 +67,19 @@ class Intake:
     budget_bytes: int
     frame_bytes_max: int
     owned_bytes: int = 0
-    shared: memoryview = field(default_factory=lambda: memoryview(bytearray(SHARED_BUFFER_BYTES)))
+    shared: memoryview = field(init=False)
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.shared = self._new_shared()
+
+    def _new_shared(self) -> memoryview:
+        """No larger than the largest frame, so that whatever comes whole in it is of an allowed size."""
+        return memoryview(bytearray(min(SHARED_BUFFER_BYTES, self.frame_bytes_max + 4)))
 
     def hand_over_shared(self) -> memoryview:
         """Give the shared buffer to a connection that must keep its bytes, and take a fresh one."""
-        handed, self.shared = self.shared, memoryview(bytearray(SHARED_BUFFER_BYTES))
+        handed, self.shared = self.shared, self._new_shared()
         return handed
 
     def release(self, size_bytes: int) -> None:
@@ -119,6 +128,7 @@ class Connection:
         "listener_name",
         "peer",
         "state",
+        "was_active",
     )
 
     def __init__(
@@ -137,6 +147,7 @@ class Connection:
         self.state: object | None = None
         self.is_closed = False
         self.last_active = clock.monotonic()
+        self.was_active = False  # since the server's sweep last looked
         self._stream = stream
         self._recv_into = stream.recv_into
         self._send = stream.send
@@ -162,12 +173,20 @@ class Connection:
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _on_readable(self) -> None:
+        self.was_active = True
         own = self._own
         try:
             if own is None:
                 shared = self._intake.shared
                 count = self._recv_into(shared)
-                if count:
+                if count >= _WHOLE_FRAME_BYTES_MIN and _UNPACK_SIZE(shared)[0] == count - 4:
+                    response = self._dispatch(self, shared[4:count])
+                    if response is not None:
+                        if type(response) is bytes and not (self._slots or self._out):
+                            self._send_one(response)
+                            return
+                        self._answer(response)
+                elif count:
                     self._take_shared(shared, count)
             else:
                 limit = self._frame_needs or min(len(own), self._end + SHARED_BUFFER_BYTES)
@@ -186,6 +205,16 @@ class Connection:
         if not count:
             self.close(None)
         elif self._out and not self._is_watching_write:
+            self._flush()
+
+    def _send_one(self, response: bytes) -> None:
+        """The common case: one request came whole, and nothing stands between its answer and the socket."""
+        try:
+            sent = self._send(response)
+        except BlockingIOError:
+            sent = 0
+        if sent != len(response):
+            self._queue(response[sent:])
             self._flush()
 
     def _take_shared(self, shared: memoryview, count: int) -> None:

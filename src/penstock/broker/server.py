@@ -119,6 +119,9 @@ class Server:
 
     def sweep(self, now: float) -> None:
         for connection in list(self._connections):
+            if connection.was_active:
+                connection.was_active = False
+                connection.last_active = now
             reason = connection.is_overdue(now)
             if reason is not None:
                 connection.close(reason)

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import logging
 import os
-import resource
-import signal
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvloop
 
 from penstock.base.broker_settings import load_broker_settings
 from penstock.base.properties import from_environment, parse_properties
-from penstock.base.real_world import real_world
-from penstock.base.settings import Settings, SettingsError
-from penstock.broker.start import StartError, start_broker
-from penstock.cli.failure import Failure, usage
-from penstock.zookeeper.local import LocalCoordination
-
-logger = logging.getLogger("penstock")
+from penstock.base.settings import SettingsError
+from penstock.cli.failure import usage
+from penstock.cli.server_process import become_server
 
 #: What suits one machine, where a file, the environment and --set say nothing else.
 ONE_MACHINE = {
@@ -33,9 +22,8 @@ ONE_MACHINE = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-FILES_WANTED = 1 << 20
 #: Variables of this prefix that are not settings.
-NOT_SETTINGS = ("PENSTOCK_BOOTSTRAP", "PENSTOCK_KAFKA_LIBS")
+NOT_SETTINGS = ("PENSTOCK_BOOTSTRAP", "PENSTOCK_KAFKA_LIBS", "PENSTOCK_TEST_BOOTSTRAP")
 
 
 def up(
@@ -60,75 +48,30 @@ def up(
     """
     if brokers != 1:
         raise usage("this release runs one broker: leave --brokers out")
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-    )
-    settings = _settings(host, port, data, config, given or [])
-    for warning in settings.warnings:
-        logger.warning("%s", warning)
-    _raise_file_limit()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        try:
-            runner.run(_serve(settings, data))
-        except StartError as error:
-            raise Failure(str(error)) from error
+    if not 0 <= port <= 65535:
+        raise usage(f"--port {port}: a port is a number from 0 to 65535")
+    folder = str(data.absolute())
+    values = _values(host, port, folder, config, given or [])
+    try:
+        load_broker_settings(values)
+    except SettingsError as error:
+        raise usage("\n  ".join(["the broker cannot start with these settings:", *error.problems])) from error
+    become_server(values, folder, verbose=verbose)
 
 
-def _settings(host: str, port: int, data: Path, config: Path | None, given: list[str]) -> Settings:
+def _values(host: str, port: int, folder: str, config: Path | None, given: list[str]) -> dict[str, str]:
     """Everything that was given, the strongest last: built-in, file, environment, command line."""
     at = f"[{host}]" if ":" in host else host
-    values = {**ONE_MACHINE, "listeners": f"PLAINTEXT://{at}:{port}", "log.dirs": str(data.absolute() / "logs")}
-    try:
-        if config is not None:
-            values |= parse_properties(config.read_text(encoding="utf-8"))
-        values |= from_environment(os.environ, NOT_SETTINGS)
-        for item in given:
-            name, equals, value = item.partition("=")
-            if not equals:
-                raise usage(f"--set {item}: write it as KEY=VALUE")
-            values[name.strip()] = value.strip()
-        return load_broker_settings(values)
-    except SettingsError as error:
-        raise usage("; ".join(error.problems)) from error
-
-
-def _raise_file_limit() -> None:
-    """Every segment is a file and every client a socket: take as many descriptors as the system gives."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, FILES_WANTED) if hard != resource.RLIM_INFINITY else FILES_WANTED
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-async def _serve(settings: Settings, data: Path) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    world = real_world()
-    world.disk.make_dirs(str(data.absolute()))
-    coordination = await LocalCoordination.open(world.disk, world.clock, str(data.absolute() / "keeper"))
-    try:
-        broker = await start_broker(world, settings, coordination)
+    values = {**ONE_MACHINE, "listeners": f"PLAINTEXT://{at}:{port}", "log.dirs": f"{folder}/logs"}
+    if config is not None:
         try:
-            _quiet_collector()
-            addresses = ",".join(str(address) for address in broker.addresses)
-            print(f"penstock ready kafka={addresses}", flush=True)
-            stopped = asyncio.ensure_future(stopping.wait())
-            failed = asyncio.ensure_future(broker.failed())
-            await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            failed.cancel()
-        finally:
-            await broker.stop()
-    finally:
-        await coordination.close()
-
-
-def _quiet_collector() -> None:
-    """What lives since the start lives for ever; collections look only at what came later, and seldom."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+            values |= parse_properties(config.read_text(encoding="utf-8"))
+        except SettingsError as error:
+            raise usage("\n  ".join([f"{config} cannot be read:", *error.problems])) from error
+    values |= from_environment(os.environ, NOT_SETTINGS)
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise usage(f"--set {item}: write it as KEY=VALUE")
+        values[name.strip()] = value.strip()
+    return values

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Clock
@@ -41,17 +41,12 @@ TOPIC_IDS_SINCE = 13
 _CLASSIC_HEAD = Struct(">hhiih")  # transactional id length, acks, timeout, topic count, name length
 _CLASSIC_PART = Struct(">iii")  # partition count, index, record bytes
 _FLEXIBLE_HEAD = Struct(">bhibB")  # transactional id length, acks, timeout, topic count, name length
-_FLEXIBLE_PART = Struct(">Bi")  # partition count, index
-
-
-class Single(NamedTuple):
-    """A request of the common shape: one batch for one partition, no transactional id."""
-
-    acks: int
-    timeout_ms: int
-    topic: bytes
-    partition: int
-    records: memoryview
+_FLEXIBLE_PART = Struct(">BiB")  # partition count, index, first byte of the records' size
+_UNPACK_CLASSIC_HEAD = _CLASSIC_HEAD.unpack_from
+_UNPACK_CLASSIC_PART = _CLASSIC_PART.unpack_from
+_UNPACK_FLEXIBLE_HEAD = _FLEXIBLE_HEAD.unpack_from
+_UNPACK_FLEXIBLE_PART = _FLEXIBLE_PART.unpack_from
+_ANSWERED_ACKS = (-1, 1)
 
 
 class Target(NamedTuple):
@@ -75,22 +70,25 @@ class Produce:
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
     ) -> Response | None:
-        if version < FLEXIBLE_SINCE:
+        if version >= FLEXIBLE_SINCE:
+            single = _read_single_flexible(frame, position, version)
+        elif version >= FIRST_SINGLE_VERSION:
             single = _read_single_classic(frame, position)
         else:
-            single = _read_single_flexible(frame, position, version)
-        if single is not None and version >= FIRST_SINGLE_VERSION and single.acks in (1, -1):
-            target = self._targets.get((version, single.topic)) or self._make_target(version, single.topic)
-            partition = target.partitions.get(single.partition) if target is not None else None
+            single = None
+        if single is not None:
+            acks, timeout_ms, topic, index, records = single
+            target = self._targets.get((version, topic)) or self._make_target(version, topic)
+            partition = target.partitions.get(index) if target is not None else None
             if target is not None and partition is not None and not partition.is_syncing:
                 try:
-                    appended = self.append(partition, single.records)
+                    appended = self.append(partition, records)
                 except ApiError:
                     pass  # nothing was appended: the general way finds the same and says what
                 else:
-                    if single.acks == 1 or appended.last_offset < partition.leader.high_watermark:
-                        return _answer_single(target, correlation_id, single.partition, appended, partition)
-                    self._wait(connection, target, correlation_id, single, appended, partition)
+                    if acks == 1 or appended.last_offset < partition.leader.high_watermark:
+                        return _answer_single(target, correlation_id, index, appended, partition)
+                    self._wait(connection, target, correlation_id, index, timeout_ms, appended, partition)
                     return None
         request, _ = decoder(ProduceRequest, version)(frame, position)
         return _Produce(self, connection, version, correlation_id, request).run()
@@ -118,7 +116,8 @@ class Produce:
         connection: Connection,
         target: Target,
         correlation_id: int,
-        single: Single,
+        index: int,
+        timeout_ms: int,
         appended: Appended,
         partition: Partition,
     ) -> None:
@@ -127,67 +126,72 @@ class Produce:
 
         def answer(error: Error) -> None:
             timer.cancel()
-            connection.fill(slot, _answer_single(target, correlation_id, single.partition, appended, partition, error))
+            connection.fill(slot, _answer_single(target, correlation_id, index, appended, partition, error))
 
         def give_up() -> None:
             partition.forget_commit_wait(answer)
             answer(Error.REQUEST_TIMED_OUT)
 
-        timer = asyncio.get_running_loop().call_later(max(single.timeout_ms, 0) / 1000, give_up)
+        timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, give_up)
         partition.when_committed(appended.last_offset + 1, answer)
 
 
+Single: TypeAlias = tuple[int, int, bytes, int, memoryview]
+"""A request of the common shape, with an acknowledgement and no transactional id: one batch for one partition.
+
+(acks, timeout in ms, topic as it is named on the wire, partition, records)
+"""
+
+
 def _read_single_classic(frame: memoryview, position: int) -> Single | None:
-    """The common shape in versions 3 to 8, or None for any other shape (or a broken one)."""
+    """The common shape in versions 5 to 8, or None for any other shape (or a broken one)."""
     if len(frame) - position < 30:
         return None
-    no_id, acks, timeout_ms, topic_count, name_length = _CLASSIC_HEAD.unpack_from(frame, position)
+    no_id, acks, timeout_ms, topic_count, name_length = _UNPACK_CLASSIC_HEAD(frame, position)
     position += 14
-    if no_id != -1 or topic_count != 1 or not 0 < name_length <= 249 or len(frame) - position < name_length + 12:
+    if no_id != -1 or topic_count != 1 or not 0 < name_length <= 249 or acks not in _ANSWERED_ACKS:
         return None
-    topic = bytes(frame[position : position + name_length])
-    position += name_length
-    partition_count, partition, size_bytes = _CLASSIC_PART.unpack_from(frame, position)
-    position += 12
-    if partition_count != 1 or size_bytes != len(frame) - position:
+    records_at = position + name_length + 12
+    if records_at > len(frame):
         return None
-    return Single(acks, timeout_ms, topic, partition, frame[position:])
+    partition_count, index, size_bytes = _UNPACK_CLASSIC_PART(frame, position + name_length)
+    if partition_count != 1 or size_bytes != len(frame) - records_at:
+        return None
+    return acks, timeout_ms, bytes(frame[position : position + name_length]), index, frame[records_at:]
 
 
 def _read_single_flexible(frame: memoryview, position: int, version: int) -> Single | None:
     """The common shape in versions 9 to 13, or None for any other shape (or a broken one)."""
-    if len(frame) - position < 32:
+    frame_bytes = len(frame)
+    if frame_bytes - position < 32:
         return None
-    no_id, acks, timeout_ms, topic_count, name_length = _FLEXIBLE_HEAD.unpack_from(frame, position)
-    if no_id != 0 or topic_count != 2:
+    no_id, acks, timeout_ms, topic_count, name_length = _UNPACK_FLEXIBLE_HEAD(frame, position)
+    if no_id != 0 or topic_count != 2 or acks not in _ANSWERED_ACKS:
         return None
-    if version >= TOPIC_IDS_SINCE:
-        position += 8
-        name_length = 16
-    else:
-        position += 9
-        name_length -= 1
-        if not 0 < name_length < 0x7F:
+    if version < TOPIC_IDS_SINCE:
+        topic_at = position + 9
+        topic_end = topic_at + name_length - 1
+        if not 1 < name_length <= 0x7F:
             return None
-    if len(frame) - position < name_length + 13:
+    else:
+        topic_at = position + 8
+        topic_end = topic_at + 16
+    if frame_bytes - topic_end < 10:
         return None
-    topic = bytes(frame[position : position + name_length])
-    position += name_length
-    partition_count, partition = _FLEXIBLE_PART.unpack_from(frame, position)
-    position += 5
-    if partition_count != 2:
-        return None
-    size_bytes = shift = 0
-    for shift in (0, 7, 14, 21, 28):
-        byte = frame[position]
-        position += 1
-        size_bytes |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
+    partition_count, index, size_bytes = _UNPACK_FLEXIBLE_PART(frame, topic_end)
+    position = topic_end + 6
+    if size_bytes > 0x7F:
+        size_bytes &= 0x7F
+        for shift in (7, 14, 21, 28):
+            byte = frame[position]
+            position += 1
+            size_bytes |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
     end = position + size_bytes - 1
-    if end != len(frame) - 3 or bytes(frame[end:]) != b"\0\0\0":
+    if partition_count != 2 or end != frame_bytes - 3 or frame[end] or frame[end + 1] or frame[end + 2]:
         return None
-    return Single(acks, timeout_ms, topic, partition, frame[position:end])
+    return acks, timeout_ms, bytes(frame[topic_at:topic_end]), index, frame[position:end]
 
 
 def _answer_shape(version: int, topic: bytes) -> tuple[bytes, bytes]:

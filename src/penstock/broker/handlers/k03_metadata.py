@@ -34,11 +34,10 @@ async def handle(broker: Broker, request: MetadataRequest, context: RequestConte
     else:
         if any(topic.name is None or topic.topic_id != NO_ID for topic in request.topics) and context.version < 12:
             return MetadataResponse(
-                topics=[_unknown(topic, Error.INVALID_REQUEST, operations) for topic in request.topics],
-                error_code=Error.INVALID_REQUEST,
+                topics=[_refused_with_id(topic) for topic in request.topics], error_code=Error.INVALID_REQUEST
             )
         may_create = request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable")
-        topics = await _asked(broker, request.topics, may_create, operations)
+        topics = await _asked(broker, _without_repeats(request.topics), may_create, operations)
     is_cluster_asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -65,12 +64,17 @@ async def _asked(
     if missing and may_create:
         await broker.topics.create_on_demand(missing)
         found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
-    return [
+    answers = [
         _unknown(wanted, known.error, operations)
         if isinstance(known, ApiError)
         else _describe(broker, known, operations)
         for wanted, known in zip(asked, found, strict=True)
     ]
+    return list({(answer.name, answer.topic_id): answer for answer in answers}.values())
+
+
+def _without_repeats(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    return list({(topic.name, topic.topic_id): topic for topic in asked}.values())
 
 
 def _find(broker: Broker, name: str | None, topic_id: UUID) -> Topic | ApiError:
@@ -82,10 +86,15 @@ def _find(broker: Broker, name: str | None, topic_id: UUID) -> Topic | ApiError:
 
 
 def _unknown(asked: MetadataRequestTopic, error: Error, operations: int) -> MetadataResponseTopic:
-    name = asked.name if asked.name is not None or asked.topic_id != NO_ID else ""
+    name = None if asked.topic_id != NO_ID else asked.name or ""
     return MetadataResponseTopic(
         error_code=error, name=name, topic_id=asked.topic_id, topic_authorized_operations=operations
     )
+
+
+def _refused_with_id(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    """For versions that have ids in the request, and yet do not serve them; their answer must have a name."""
+    return MetadataResponseTopic(error_code=Error.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
 def _describe(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:

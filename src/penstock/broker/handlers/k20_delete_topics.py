@@ -22,32 +22,36 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestC
     asked = request.topics
     if context.version < BY_ID_SINCE:
         asked = [DeleteTopicsRequestTopic(name=name) for name in request.topic_names]
-    answers = [DeleteTopicsResponseTopic(name=topic.name, topic_id=topic.topic_id) for topic in asked]
+    refused: list[DeleteTopicsResponseTopic] = []
     wanted: dict[str, DeleteTopicsResponseTopic] = {}
-    for topic, answer in zip(asked, answers, strict=True):
+    for topic in asked:
+        answer = DeleteTopicsResponseTopic(name=topic.name, topic_id=topic.topic_id)
         try:
             name = _name_of(broker, topic, context.version)
-            if name in wanted:
-                raise ApiError(Error.INVALID_REQUEST, f"the request names topic {name!r} more than once")
-            wanted[name] = answer
         except ApiError as error:
-            _refuse(answer, error)
-    outcomes = await broker.topics.delete(list(wanted))
-    for (name, answer), outcome in zip(wanted.items(), outcomes, strict=True):
+            refused.append(_refuse(answer, error))
+            continue
+        if name in wanted:
+            _refuse(wanted[name], ApiError(Error.INVALID_REQUEST, f"the request names topic {name!r} more than once"))
+        else:
+            wanted[name] = answer
+    deletable = {name: answer for name, answer in wanted.items() if not answer.error_code}
+    outcomes = await broker.topics.delete(list(deletable))
+    for (name, answer), outcome in zip(deletable.items(), outcomes, strict=True):
         if isinstance(outcome, ApiError):
             _refuse(answer, outcome)
         else:
             answer.name = name
             answer.topic_id = outcome.topic_id
-    return DeleteTopicsResponse(responses=answers)
+    return DeleteTopicsResponse(responses=[*refused, *wanted.values()])
 
 
 def _name_of(broker: Broker, topic: DeleteTopicsRequestTopic, version: int) -> str:
     if not broker.settings.flag("delete.topic.enable"):
         disabled = Error.TOPIC_DELETION_DISABLED if version >= ERROR_FOR_DISABLED_SINCE else Error.INVALID_REQUEST
         raise ApiError(disabled)
-    if topic.name is not None and topic.topic_id != NO_ID:
-        raise ApiError(Error.INVALID_REQUEST, "name a topic by its name or by its id, not by both")
+    if (topic.name is None) == (topic.topic_id == NO_ID):
+        raise ApiError(Error.INVALID_REQUEST, "name a topic either by its name or by its id")
     if topic.name is not None:
         return topic.name
     found = broker.view.topic_by_id(topic.topic_id)
@@ -56,6 +60,7 @@ def _name_of(broker: Broker, topic: DeleteTopicsRequestTopic, version: int) -> s
     return found.name
 
 
-def _refuse(answer: DeleteTopicsResponseTopic, error: ApiError) -> None:
+def _refuse(answer: DeleteTopicsResponseTopic, error: ApiError) -> DeleteTopicsResponseTopic:
     answer.error_code = error.error
     answer.error_message = error.message
+    return answer
