@@ -56,7 +56,7 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     world, settings = broker.world, broker.settings
     sessions = FetchSessions(settings.integer("max.incremental.fetch.session.cache.slots"), world.random)
     fetch = k01_fetch.Fetch(broker.partitions, sessions, world.clock, world.disk, settings.integer("fetch.max.bytes"))
-    dispatcher.serve_hot(k00_produce.KEY, k00_produce.Produce(broker.partitions, world.clock))
+    dispatcher.serve_hot(k00_produce.KEY, k00_produce.Produce(broker.partitions, world.clock, world.disk))
     dispatcher.serve_hot(k01_fetch.KEY, fetch)
     dispatcher.serve(k18_api_versions.KEY, k18_api_versions.ApiVersions(dispatcher))
     for module in _PLAIN:

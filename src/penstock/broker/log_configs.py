@@ -29,9 +29,19 @@ def log_config(topic: TopicSettings, broker: Settings) -> LogConfig:
         cleanup_policy=frozenset(topic.list("cleanup.policy")),
         file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
         compression_type=topic.text("compression.type"),
+        compression_level=_compression_level(topic),
         min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
         max_compaction_lag_ms=topic.integer("max.compaction.lag.ms"),
         min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
         delete_retention_ms=topic.integer("delete.retention.ms"),
         producer_id_expiration_ms=broker.integer("producer.id.expiration.ms"),
     )
+
+
+def _compression_level(topic: TopicSettings) -> int | None:
+    """The level for the codec that the topic asks for; None where there is none, or it is the codec's own default."""
+    codec = topic.text("compression.type")
+    if codec not in ("gzip", "lz4", "zstd"):
+        return None
+    level = topic.integer(f"compression.{codec}.level")
+    return None if codec == "gzip" and level == -1 else level

@@ -17,10 +17,13 @@ from uuid import UUID
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Disk
+from penstock.log.config import LogConfig
 from penstock.log.flush import FlushPlan
 from penstock.log.partition_log import Appended, PartitionLog
 from penstock.replication.leader import Leader
 from penstock.wire.batch import BatchHeader
+from penstock.wire.compression import Compression
+from penstock.wire.conform import InsideRules
 
 
 class FetchWait(Protocol):
@@ -44,11 +47,13 @@ class Partition:
         "_sync",
         "_writable_waits",
         "fetch_waits",
+        "inside_rules",
         "is_gone",
         "is_syncing",
         "leader",
         "log",
         "name",
+        "takes_at_once",
         "takes_writes",
         "topic_id",
     )
@@ -69,6 +74,8 @@ class Partition:
         self.leader = Leader(leader_epoch, log.end_offset, log.end_offset)
         self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
         self.is_syncing = False
+        self.inside_rules = _inside_rules(log.config)
+        self.takes_at_once = not self.inside_rules  # a batch can be appended as it is, now
         self.is_gone = False
         self.fetch_waits: dict[FetchWait, None] = {}
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
@@ -163,12 +170,14 @@ class Partition:
         if self.is_syncing or self.is_gone:
             return
         self.is_syncing = True
+        self.takes_at_once = False
         plan = self.log.begin_flush()
         self._sync = sync = asyncio.ensure_future(self._disk.run("sync", plan.run))
         sync.add_done_callback(lambda done: self._sync_ended(plan, done))
 
     def _sync_ended(self, plan: FlushPlan, done: asyncio.Future[None]) -> None:
         self.is_syncing = False
+        self.takes_at_once = not self.inside_rules
         if done.cancelled() or self.is_gone:
             return
         log = self.log
@@ -193,7 +202,9 @@ class Partition:
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def settings_changed(self) -> None:
-        """A new `flush.mode` may count more of the log than the old one."""
+        """The log has another config: a new `flush.mode` may count more of it than the old one."""
+        self.inside_rules = _inside_rules(self.log.config)
+        self.takes_at_once = not (self.inside_rules or self.is_syncing)
         if self.log.config.flush_mode != "always" and self.leader.local_log_moved(self.log.end_offset):
             self._committed(0)
 
@@ -215,3 +226,17 @@ class Partition:
     def _tell_fetchers(self) -> None:
         for wait in list(self.fetch_waits):
             wait.on_change()
+
+
+_CODECS = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+def _inside_rules(config: LogConfig) -> InsideRules:
+    return InsideRules(_CODECS[config.compression_type], config.compression_level, config.compacts)

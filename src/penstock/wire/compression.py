@@ -45,17 +45,17 @@ _FIRST_TRY_RATIO = 8
 _FIRST_TRY_SIZE_MIN = 4 * 1024
 
 
-def compress(codec: Compression, data: Buffer) -> bytes:
-    """The data as this codec stores it inside a batch."""
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """The data as this codec stores it inside a batch; without a level, the codec's own default."""
     if codec is Compression.NONE:
         return bytes(data)
     if codec is Compression.GZIP:
-        return bytes(cramjam.gzip.compress(data, level=6))
+        return bytes(cramjam.gzip.compress(data, level=6 if level is None else level))
     if codec is Compression.SNAPPY:
         return _compress_xerial(memoryview(data))
     if codec is Compression.LZ4:
-        return _compress_lz4(data)
-    return bytes(cramjam.zstd.compress(data, level=3))
+        return _compress_lz4(data, level)
+    return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
 
 def decompress(codec: Compression, data: Buffer, *, size_bytes_max: int) -> bytes:
@@ -67,9 +67,9 @@ def decompress(codec: Compression, data: Buffer, *, size_bytes_max: int) -> byte
     return _inflate(codec, data, size_bytes_max)
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     # The Java client refuses frames whose blocks refer to earlier blocks.
-    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
 

@@ -108,6 +108,7 @@ class BatchOptions(TypedDict, total=False):
 
     base_offset: int
     compression: Compression
+    level: int | None
     leader_epoch: int
     producer_id: int
     producer_epoch: int
@@ -270,7 +271,7 @@ def seal_batch(
 ) -> bytes:
     """An area of records as a batch: compressed, with a header before it and the checksum in it."""
     codec = options.get("compression", Compression.NONE)
-    body = area if codec is Compression.NONE or count == 0 else compress(codec, area)
+    body = area if codec is Compression.NONE or count == 0 else compress(codec, area, options.get("level"))
     append_time = options.get("log_append_time")
     try:
         header = HEADER.pack(

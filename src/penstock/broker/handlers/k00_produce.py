@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from penstock.base.errors import ApiError, Error
-from penstock.base.world import Clock
+from penstock.base.world import Clock, Disk
 from penstock.broker.connection import Connection, ConnectionBroken, Response, Slot
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
@@ -23,6 +24,7 @@ from penstock.log.partition_log import Appended
 from penstock.wire.api import APIS
 from penstock.wire.batch import CONTROL, TRANSACTIONAL, check_produced_batch
 from penstock.wire.codec import decoder
+from penstock.wire.conform import conform
 from penstock.wire.messages.k00_produce import (
     ProduceRequest,
     ProduceRequestPartition,
@@ -31,22 +33,17 @@ from penstock.wire.messages.k00_produce import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
+from penstock.wire.single_produce import (
+    FIRST_SINGLE_VERSION,
+    FLEXIBLE_SINCE,
+    TOPIC_IDS_SINCE,
+    answer_shape,
+    read_single_classic,
+    read_single_flexible,
+)
 
 KEY = 0
 FIRST_SERVED_VERSION = 3
-FIRST_SINGLE_VERSION = 5  # from here on every answer has the same numbers
-FLEXIBLE_SINCE = 9
-TOPIC_IDS_SINCE = 13
-
-_CLASSIC_HEAD = Struct(">hhiih")  # transactional id length, acks, timeout, topic count, name length
-_CLASSIC_PART = Struct(">iii")  # partition count, index, record bytes
-_FLEXIBLE_HEAD = Struct(">bhibB")  # transactional id length, acks, timeout, topic count, name length
-_FLEXIBLE_PART = Struct(">BiB")  # partition count, index, first byte of the records' size
-_UNPACK_CLASSIC_HEAD = _CLASSIC_HEAD.unpack_from
-_UNPACK_CLASSIC_PART = _CLASSIC_PART.unpack_from
-_UNPACK_FLEXIBLE_HEAD = _FLEXIBLE_HEAD.unpack_from
-_UNPACK_FLEXIBLE_PART = _FLEXIBLE_PART.unpack_from
-_ANSWERED_ACKS = (-1, 1)
 
 
 class Target(NamedTuple):
@@ -61,8 +58,9 @@ class Target(NamedTuple):
 class Produce:
     """The handler; one for a broker."""
 
-    def __init__(self, partitions: Partitions, clock: Clock) -> None:
+    def __init__(self, partitions: Partitions, clock: Clock, disk: Disk) -> None:
         self.partitions = partitions
+        self.disk = disk
         self._wall_ms = clock.wall_ms
         self._targets: dict[tuple[int, bytes], Target] = {}
         partitions.on_change(self._targets.clear)
@@ -71,16 +69,16 @@ class Produce:
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
     ) -> Response | None:
         if version >= FLEXIBLE_SINCE:
-            single = _read_single_flexible(frame, position, version)
+            single = read_single_flexible(frame, position, version)
         elif version >= FIRST_SINGLE_VERSION:
-            single = _read_single_classic(frame, position)
+            single = read_single_classic(frame, position)
         else:
             single = None
         if single is not None:
             acks, timeout_ms, topic, index, records = single
             target = self._targets.get((version, topic)) or self._make_target(version, topic)
             partition = target.partitions.get(index) if target is not None else None
-            if target is not None and partition is not None and not partition.is_syncing:
+            if target is not None and partition is not None and partition.takes_at_once:
                 try:
                     appended = self.append(partition, records)
                 except ApiError:
@@ -106,7 +104,7 @@ class Produce:
         found = self.partitions.of_topic_bytes(topic, is_id=version >= TOPIC_IDS_SINCE)
         if found is None:
             return None
-        prefix, suffix = _answer_shape(version, topic)
+        prefix, suffix = answer_shape(version, topic)
         target = Target(found, Struct(f">ii{len(prefix)}sihqqq{len(suffix)}s"), prefix, suffix)
         self._targets[version, topic] = target
         return target
@@ -134,77 +132,6 @@ class Produce:
 
         timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, give_up)
         partition.when_committed(appended.last_offset + 1, answer)
-
-
-Single: TypeAlias = tuple[int, int, bytes, int, memoryview]
-"""A request of the common shape, with an acknowledgement and no transactional id: one batch for one partition.
-
-(acks, timeout in ms, topic as it is named on the wire, partition, records)
-"""
-
-
-def _read_single_classic(frame: memoryview, position: int) -> Single | None:
-    """The common shape in versions 5 to 8, or None for any other shape (or a broken one)."""
-    if len(frame) - position < 30:
-        return None
-    no_id, acks, timeout_ms, topic_count, name_length = _UNPACK_CLASSIC_HEAD(frame, position)
-    position += 14
-    if no_id != -1 or topic_count != 1 or not 0 < name_length <= 249 or acks not in _ANSWERED_ACKS:
-        return None
-    records_at = position + name_length + 12
-    if records_at > len(frame):
-        return None
-    partition_count, index, size_bytes = _UNPACK_CLASSIC_PART(frame, position + name_length)
-    if partition_count != 1 or size_bytes != len(frame) - records_at:
-        return None
-    return acks, timeout_ms, bytes(frame[position : position + name_length]), index, frame[records_at:]
-
-
-def _read_single_flexible(frame: memoryview, position: int, version: int) -> Single | None:
-    """The common shape in versions 9 to 13, or None for any other shape (or a broken one)."""
-    frame_bytes = len(frame)
-    if frame_bytes - position < 32:
-        return None
-    no_id, acks, timeout_ms, topic_count, name_length = _UNPACK_FLEXIBLE_HEAD(frame, position)
-    if no_id != 0 or topic_count != 2 or acks not in _ANSWERED_ACKS:
-        return None
-    if version < TOPIC_IDS_SINCE:
-        topic_at = position + 9
-        topic_end = topic_at + name_length - 1
-        if not 1 < name_length <= 0x7F:
-            return None
-    else:
-        topic_at = position + 8
-        topic_end = topic_at + 16
-    if frame_bytes - topic_end < 10:
-        return None
-    partition_count, index, size_bytes = _UNPACK_FLEXIBLE_PART(frame, topic_end)
-    position = topic_end + 6
-    if size_bytes > 0x7F:
-        size_bytes &= 0x7F
-        for shift in (7, 14, 21, 28):
-            byte = frame[position]
-            position += 1
-            size_bytes |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-    end = position + size_bytes - 1
-    if partition_count != 2 or end != frame_bytes - 3 or frame[end] or frame[end + 1] or frame[end + 2]:
-        return None
-    return acks, timeout_ms, bytes(frame[topic_at:topic_end]), index, frame[position:end]
-
-
-def _answer_shape(version: int, topic: bytes) -> tuple[bytes, bytes]:
-    """What stands before and after the numbers of one partition's answer."""
-    if version < FLEXIBLE_SINCE:
-        one = b"\0\0\0\1"
-        suffix = b"\0\0\0\0"  # throttle time
-        if version >= 8:
-            suffix = b"\0\0\0\0\xff\xff" + suffix  # no record errors, no message
-        return one + len(topic).to_bytes(2, "big") + topic + one, suffix
-    name = topic if version >= TOPIC_IDS_SINCE else bytes([len(topic) + 1]) + topic
-    # header tags, one topic; no record errors, no message, no tags twice; throttle time; no tags
-    return b"\0\2" + name + b"\2", b"\1\0\0\0" + b"\0\0\0\0" + b"\0"
 
 
 def _answer_single(
@@ -273,11 +200,32 @@ class _Produce:
         except ApiError as error:
             _refuse(answer, error)
             return
-        if partition.is_syncing:
+        if partition.inside_rules:
+            self._unappended += 1
+            self._conform(partition, data, answer)
+        elif partition.is_syncing:
             self._unappended += 1
             partition.when_writable(lambda: self._append_later(partition, data, answer))
         else:
             self._append(partition, data, answer)
+
+    def _conform(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
+        """The topic asks something of the records: see to it beside the loop, then append."""
+        assert data.records is not None
+        work = partial(conform, memoryview(data.records), partition.inside_rules)
+
+        def conformed(done: asyncio.Future[memoryview]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if isinstance(error, ApiError):
+                _refuse(answer, error)
+                self._one_less_to_append()
+            elif error is None and not done.cancelled():
+                data.records = done.result()
+                self._append_later(partition, data, answer)
+            else:
+                self._connection.close("the records could not be looked at")
+
+        asyncio.ensure_future(self._handler.disk.run("read", work)).add_done_callback(conformed)
 
     def _find(self, topic: ProduceRequestTopic, data: ProduceRequestPartition) -> Partition:
         if self._version < FIRST_SERVED_VERSION:
@@ -315,6 +263,9 @@ class _Produce:
             return
         else:
             self._append(partition, data, answer)
+        self._one_less_to_append()
+
+    def _one_less_to_append(self) -> None:
         self._unappended -= 1
         if not self._unappended:
             if self._uncommitted:

@@ -32,9 +32,9 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestC
             refused.append(_refuse(answer, error))
             continue
         if name in wanted:
-            _refuse(wanted[name], ApiError(Error.INVALID_REQUEST, f"the request names topic {name!r} more than once"))
-        else:
-            wanted[name] = answer
+            answer.name = name
+            _refuse(answer, ApiError(Error.INVALID_REQUEST, f"the request names topic {name!r} more than once"))
+        wanted[name] = answer
     deletable = {name: answer for name, answer in wanted.items() if not answer.error_code}
     outcomes = await broker.topics.delete(list(deletable))
     for (name, answer), outcome in zip(deletable.items(), outcomes, strict=True):
