@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock.base.broker_settings import BROKER_SETTINGS
 from penstock.base.errors import Error
 from penstock.base.ignored_settings import IGNORED_SETTINGS, REFUSED_SETTINGS
+from penstock.base.pending_settings import NOT_WITHOUT_EFFECT, PENDING_SETTINGS
 from penstock.base.setting_values import DOUBLE_MAX, INT_MAX, LONG_MAX, format_value
 from penstock.base.settings import Dynamic, Section, Setting
 from penstock.base.topic_settings import IGNORED_TOPIC_SETTINGS, TOPIC_SETTINGS
@@ -66,10 +67,12 @@ def settings_page() -> str:
         *(broker_section(section) for section in BROKER_SETTINGS.sections),
         "\n## Topic settings\n\nA topic that does not give a setting has the broker's beside it, where there is one.\n",
         *(topic_section(section) for section in TOPIC_SETTINGS.sections),
+        "\n## Settings whose effect is still to come\n\nThese are checked and give one warning.\n\n",
+        reasons(PENDING_SETTINGS),
         "\n## Settings of Kafka without effect\n\nThese are accepted and give one warning.\n\n",
         reasons({**IGNORED_SETTINGS, **IGNORED_TOPIC_SETTINGS}),
         "\n## Settings of Kafka that are refused\n\nThese stop the start.\n\n",
-        reasons(REFUSED_SETTINGS),
+        reasons({**REFUSED_SETTINGS, **NOT_WITHOUT_EFFECT}),
     ]
     return "".join(parts)
 

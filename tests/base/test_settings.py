@@ -399,3 +399,18 @@ def test_the_reference_pages_are_up_to_date() -> None:
     script = REPOSITORY / "scripts" / "write_reference.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_setting_whose_effect_is_still_to_come_gives_a_warning() -> None:
+    settings = load_broker_settings({"offsets.retention.minutes": "60", "log.retention.ms": "1000"})
+    assert [warning for warning in settings.warnings if "no effect yet" in warning] == [
+        "offsets.retention.minutes has no effect yet: consumer groups are not in this release"
+    ]
+
+
+@pytest.mark.parametrize("name", ["authorizer.class.name", "zookeeper.connect"])
+def test_a_setting_that_must_not_be_without_effect_stops_the_start(name: str) -> None:
+    value = "org.apache.kafka.metadata.authorizer.StandardAuthorizer" if name.startswith("auth") else "localhost:2181"
+    with pytest.raises(SettingsError) as refused:
+        load_broker_settings({name: value})
+    assert name in str(refused.value)

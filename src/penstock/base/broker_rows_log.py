@@ -57,9 +57,10 @@ SEGMENTS = Section("Segments", "How a partition's log is cut into files.", (
     Setting(name="log.index.size.max.bytes", kind=Kind.INT, default=10485760, unit="bytes", check=at_least(4),
             dynamic=CLUSTER_WIDE, doc="How large an index grows before a new segment begins."),
     Setting(name="log.preallocate", kind=Kind.BOOLEAN, default=False, dynamic=CLUSTER_WIDE,
-            doc="Whether the space of a new segment is taken from the disk at once."),
+            doc="Accepted and without effect: a segment takes space as it grows."),
     Setting(name="log.segment.delete.delay.ms", kind=Kind.LONG, default=60000, unit="ms", check=at_least(0),
-            dynamic=CLUSTER_WIDE, doc="How long a deleted file is kept on the disk under another name."),
+            dynamic=CLUSTER_WIDE,
+            doc="Accepted and without effect: a deleted file goes when its last reader has let go of it."),
 ))
 
 RETENTION = Section("Retention", "How long records are kept.", (
@@ -94,7 +95,7 @@ FLUSHING = Section("Flushing", "When records are forced from the operating syste
             doc="How long a record may wait before its log is synced to the disk. Not given, "
                 "`log.flush.scheduler.interval.ms`."),
     Setting(name="log.flush.scheduler.interval.ms", kind=Kind.LONG, default=LONG_MAX, unit="ms", check=at_least(0),
-            doc="How often logs are looked at for what must be synced."),
+            doc="Stands for `log.flush.interval.ms` where that is not given; logs are looked at twice a second."),
     Setting(name="log.flush.offset.checkpoint.interval.ms", kind=Kind.INT, default=60000, unit="ms", check=at_least(0),
             doc="How often the recovery points are written, from which a log is checked after a crash."),
     Setting(name="log.flush.start.offset.checkpoint.interval.ms", kind=Kind.INT, default=60000, unit="ms",

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from penstock.base import broker_rows_clients, broker_rows_log, broker_rows_security, broker_rows_server
 from penstock.base.ignored_settings import IGNORED_SETTINGS, REFUSED_SETTINGS
 from penstock.base.listeners import parse_listeners
+from penstock.base.pending_settings import NOT_WITHOUT_EFFECT, PENDING_SETTINGS
 from penstock.base.setting_changes import Change, apply_changes
-from penstock.base.settings import Dynamic, Settings, SettingsError, Source, Table, judge
+from penstock.base.settings import Dynamic, Settings, SettingsError, Source, Table, judge, known_reason
 
 BROKER_SETTINGS = Table(
     [
@@ -51,11 +52,23 @@ def load_broker_settings(
     """The settings of a broker; SettingsError with all problems. `warnings` of the result name what has no effect."""
     judgement = judge(BROKER_SETTINGS, static, IGNORED_SETTINGS, REFUSED_SETTINGS)
     settings = Settings(BROKER_SETTINGS, [(Source.STATIC_BROKER, judgement.kept)], judgement.warnings)
-    problems = [*judgement.problems, *cross_problems(settings)]
+    problems = [*judgement.problems, *cross_problems(settings), *_unsafe_without_effect(judgement.kept)]
     if problems:
         raise SettingsError(problems)
     complete = with_dynamic(settings, dynamic_broker or {}, dynamic_default or {})
-    return complete.with_warnings([*judgement.warnings, *complete.warnings])
+    return complete.with_warnings([*judgement.warnings, *_without_effect_yet(static), *complete.warnings])
+
+
+def _unsafe_without_effect(given: Mapping[str, str]) -> list[str]:
+    return [f"{name} cannot be used: {reason}" for name, reason in NOT_WITHOUT_EFFECT.items() if given.get(name)]
+
+
+def _without_effect_yet(given: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} has no effect yet: {reason}"
+        for name in given
+        if name in BROKER_SETTINGS and (reason := known_reason(name, PENDING_SETTINGS)) is not None
+    ]
 
 
 def with_dynamic(settings: Settings, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> Settings:

@@ -13,11 +13,11 @@ import socket
 from collections.abc import Callable
 
 from penstock.base.real_disk import RealFile
-from penstock.base.world import Address, Buffer, File, Stream
+from penstock.base.world import Address, Buffer, File, SocketOptions, Stream
 
 logger = logging.getLogger(__name__)
 
-ACCEPT_BACKLOG = 1024
+_DEFAULT_OPTIONS = SocketOptions()
 ACCEPTS_PER_WAKE = 64
 ACCEPT_PAUSE_S = 0.1  # after running out of file descriptors
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -121,7 +121,9 @@ class RealListener:
 class RealNetwork:
     """TCP over IPv4 and IPv6."""
 
-    async def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> RealListener:
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Stream], None], options: SocketOptions = _DEFAULT_OPTIONS
+    ) -> RealListener:
         loop = asyncio.get_running_loop()
         family, _, _, _, address = (
             await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -133,8 +135,12 @@ class RealNetwork:
             if family == socket.AF_INET6:
                 dual = 0 if host in ("", "::") else 1
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, dual)
+            if options.receive_buffer_bytes > 0:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+            if options.send_buffer_bytes > 0:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
             listening.bind(address)
-            listening.listen(ACCEPT_BACKLOG)
+            listening.listen(options.backlog)
         except BaseException:
             listening.close()
             raise

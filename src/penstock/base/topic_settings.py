@@ -85,10 +85,10 @@ SEGMENTS = Section("Segments", "How a partition's log is cut into files.", (
             broker_name="log.index.interval.bytes",
             doc="How many bytes of log there are between two entries of an index."),
     Setting(name="preallocate", kind=Kind.BOOLEAN, default=False, broker_name="log.preallocate",
-            doc="Whether the space of a new segment is taken from the disk at once."),
+            doc="Accepted and without effect: a segment takes space as it grows."),
     Setting(name="file.delete.delay.ms", kind=Kind.LONG, default=60000, unit="ms", check=at_least(0),
             broker_name="log.segment.delete.delay.ms",
-            doc="How long a deleted file is kept on the disk under another name."),
+            doc="Accepted and without effect: a deleted file goes when its last reader has let go of it."),
 ))
 
 WRITING = Section("Writing", "What is accepted, how it is stored, and when it is safe.", (

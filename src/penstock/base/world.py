@@ -171,10 +171,20 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+class SocketOptions(NamedTuple):
+    """How a listener's connections are set up in the operating system; -1 leaves a size to the system."""
+
+    backlog: int = 1024
+    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1
+
+
 class Network(Protocol):
     """Connections to other processes."""
 
-    async def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> Listener: ...
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Stream], None], options: SocketOptions = ...
+    ) -> Listener: ...
 
     async def connect(self, host: str, port: int) -> Stream: ...
 

@@ -17,6 +17,7 @@ from penstock.log.log_directory import LogDirectory
 logger = logging.getLogger(__name__)
 
 DISK_CHECK_S = 1.0
+FLUSH_CHECK_S = 0.5
 DELETED_CHECK_S = 5.0
 
 
@@ -35,9 +36,10 @@ class Maintenance:
 
         rhythms: list[tuple[Callable[[], float], Callable[[], Awaitable[None]]]] = [
             (lambda: DISK_CHECK_S, self.check_disks),
-            (lambda: DISK_CHECK_S, self.flush_due),
+            (lambda: FLUSH_CHECK_S, self.flush_due),
             (every_ms("log.retention.check.interval.ms"), self.retain),
             (every_ms("log.flush.offset.checkpoint.interval.ms"), self.checkpoint),
+            (every_ms("log.flush.start.offset.checkpoint.interval.ms"), self.checkpoint),
             (every_ms("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint_high_watermarks),
             (every_ms("producer.id.expiration.check.interval.ms"), self.expire_producers),
             (lambda: DELETED_CHECK_S, self.remove_deleted),
@@ -45,14 +47,16 @@ class Maintenance:
         return [asyncio.ensure_future(self._forever(period_s, work)) for period_s, work in rhythms]
 
     async def _forever(self, period_s: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
+        first_s = self._broker.settings.integer("log.initial.task.delay.ms") / 1000
+        await asyncio.sleep(min(first_s, period_s()))
         while True:
-            await asyncio.sleep(period_s())
             try:
                 await work()
             except (OSError, ApiError) as error:
                 logger.error("%s failed: %s", work.__name__, error)
             except Exception:
                 logger.exception("%s failed", work.__name__)
+            await asyncio.sleep(period_s())
 
     async def check_disks(self) -> None:
         """Refuse produces before a disk is full, and take them again when there is space."""

@@ -32,6 +32,7 @@ class Partitions:
 
     def __init__(self, world: World, node_id: int, directories: list[LogDirectory]) -> None:
         self.directories = directories
+        self.cordoned: frozenset[str] = frozenset()
         self._world = world
         self._node_id = node_id
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -142,19 +143,26 @@ class Partitions:
         for topic, index in opening:
             try:
                 self._open(topic, index, configs[topic.name])
-            except (OSError, LogDirectoryError) as error:
+            except (OSError, LogDirectoryError, ApiError) as error:
                 logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
 
     def _open(self, topic: Topic, index: int, config: LogConfig) -> None:
         name = TopicPartition(topic.name, index)
         stored = self._stored.pop(name, None)
-        directory = stored[0] if stored is not None else choose_directory(self.directories)
+        directory = stored[0] if stored is not None else choose_directory(self._open_to_new())
         log = directory.open_partition(name, topic.topic_id, config)
+        if config.flush_mode == "always" and log.recovery_point < log.end_offset:
+            log.flush()  # whatever recovery found counts as committed from here on, so it must be durable
         state = topic.partitions[index]
         partition = Partition(name, topic.topic_id, log, state.leader_epoch, self._world.disk, self._storage_failed)
         self._by_topic.setdefault(topic.name, {})[index] = partition
         self._name_of_id[topic.topic_id] = topic.name
         self._directory_of[name] = directory
+
+    def _open_to_new(self) -> list[LogDirectory]:
+        """The directories that take new partitions: those not cordoned, or all if there is no other."""
+        free = [each for each in self.directories if "*" not in self.cordoned and each.path not in self.cordoned]
+        return free or self.directories
 
     async def _drop_topic(self, name: str) -> None:
         """The topic was deleted: answer who waits, and take its folders out of the log directories."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.base.world import Address, Clock, Listener, Network, Stream
+from penstock.base.world import Address, Clock, Listener, Network, SocketOptions, Stream
 from penstock.broker.connection import Connection, Dispatch, Intake
 
 logger = logging.getLogger(__name__)
@@ -73,9 +73,9 @@ class Server:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def listen(self, name: str, host: str, port: int) -> Address:
+    async def listen(self, name: str, host: str, port: int, options: SocketOptions) -> Address:
         """Open one listener; returns where it really listens (port 0 chooses a free one)."""
-        listener = await self._network.listen(host, port, lambda stream: self._accept(stream, name))
+        listener = await self._network.listen(host, port, lambda stream: self._accept(stream, name), options)
         self._listeners.append(listener)
         return listener.address
 

@@ -15,7 +15,7 @@ from penstock import __version__
 from penstock.base.identifiers import uuid_to_text
 from penstock.base.listeners import Listener, SecurityProtocol, parse_listeners
 from penstock.base.settings import Settings
-from penstock.base.world import Address, World
+from penstock.base.world import Address, SocketOptions, World
 from penstock.broker.api_table import serve_all
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import ClusterView, ViewChange
@@ -106,6 +106,8 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         if any(name.startswith("brokers/") for name in change.configs):
             broker.reload_dynamic_settings()
             broker.partitions.use_configs(broker.partitions.topic_names, config_of)
+            broker.partitions.cordoned = frozenset(broker.settings.list("cordoned.log.dirs"))
+            server.limits = connection_limits(broker.settings)
         await broker.partitions.follow(broker.view, sorted(change.topics), config_of)
         kind = "topics/"
         altered = [name.removeprefix(kind) for name in sorted(change.configs) if name.startswith(kind)]
@@ -119,7 +121,9 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     broker.view.on_change(view_changed)
     dispatcher = Dispatcher()
     serve_all(dispatcher, broker)
-    server = Server(world.network, world.clock, _intake(broker.settings), _limits(broker.settings), dispatcher)
+    server = Server(
+        world.network, world.clock, _intake(broker.settings), connection_limits(broker.settings), dispatcher
+    )
     listeners = await _listen(server, broker.settings)
     await _register(broker, coordination, listeners)
     await broker.role.claim()
@@ -147,11 +151,16 @@ async def _make_first_znodes(world: World, coordination: Coordination) -> None:
 
 async def _listen(server: Server, settings: Settings) -> list[Listener]:
     listeners = []
+    options = SocketOptions(
+        backlog=settings.integer("socket.listen.backlog.size"),
+        receive_buffer_bytes=settings.integer("socket.receive.buffer.bytes"),
+        send_buffer_bytes=settings.integer("socket.send.buffer.bytes"),
+    )
     for listener in parse_listeners(settings, settings.optional_text("broker.host") or "localhost").all:
         if listener.protocol is not SecurityProtocol.PLAINTEXT:
             raise StartError(f"listener {listener.name}: this release serves PLAINTEXT, not {listener.protocol.value}")
         try:
-            address = await server.listen(listener.name, listener.bind.host, listener.bind.port)
+            address = await server.listen(listener.name, listener.bind.host, listener.bind.port, options)
         except OSError as error:
             where = Address(listener.bind.host or "0.0.0.0", listener.bind.port)
             raise StartError(f"cannot listen on {where}: {error.strerror}; choose another port with --port") from error
@@ -188,7 +197,7 @@ def _intake(settings: Settings) -> Intake:
     )
 
 
-def _limits(settings: Settings) -> ConnectionLimits:
+def connection_limits(settings: Settings) -> ConnectionLimits:
     overrides = {}
     for item in settings.text("max.connections.per.ip.overrides").split(","):
         host, colon, count = item.strip().rpartition(":")

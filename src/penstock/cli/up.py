@@ -17,7 +17,6 @@ from penstock.cli.server_process import become_server
 #: What suits one machine, where a file, the environment and --set say nothing else.
 ONE_MACHINE = {
     "node.id": "0",
-    "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",

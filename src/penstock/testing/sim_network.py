@@ -18,7 +18,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from penstock.base.world import Address, Stream
+from penstock.base.world import Address, SocketOptions, Stream
 from penstock.testing.sim_device import Crashed
 from penstock.testing.sim_links import Links
 from penstock.testing.sim_loop import SimLoop
@@ -133,7 +133,9 @@ class HostNetwork:
         self._streams: dict[SimStream, None] = {}
         self._listeners: dict[SimListener, None] = {}
 
-    async def listen(self, host: str, port: int, accept: Callable[[Stream], None]) -> SimListener:
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Stream], None], options: SocketOptions | None = None
+    ) -> SimListener:
         self._check_alive()
         is_mine = host in ANY or host in LOOPBACK or host in (self.host.name, self.host.address)
         if not is_mine:

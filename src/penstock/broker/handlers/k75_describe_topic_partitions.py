@@ -17,7 +17,6 @@ from penstock.wire.messages.k75_describe_topic_partitions import (
 from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
 
 KEY = 75
-PARTITIONS_PER_PAGE_MAX = 2000
 
 
 def handle(
@@ -29,7 +28,7 @@ def handle(
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = max(request.cursor.partition_index, 0)
-    room = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    room = max(1, min(request.response_partition_limit, broker.settings.integer("max.request.partition.size.limit")))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if room <= 0:
