@@ -17,13 +17,11 @@ from uuid import UUID
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Disk
-from penstock.log.config import LogConfig
+from penstock.broker.partition_config import PartitionConfig
 from penstock.log.flush import FlushPlan
 from penstock.log.partition_log import Appended, PartitionLog
 from penstock.replication.leader import Leader
 from penstock.wire.batch import BatchHeader
-from penstock.wire.compression import Compression
-from penstock.wire.conform import InsideRules
 
 
 class FetchWait(Protocol):
@@ -46,8 +44,8 @@ class Partition:
         "_on_storage_failure",
         "_sync",
         "_writable_waits",
+        "config",
         "fetch_waits",
-        "inside_rules",
         "is_gone",
         "is_syncing",
         "leader",
@@ -63,6 +61,7 @@ class Partition:
         name: TopicPartition,
         topic_id: UUID,
         log: PartitionLog,
+        config: PartitionConfig,
         leader_epoch: int,
         disk: Disk,
         on_storage_failure: Callable[[Partition, ApiError], None],
@@ -74,8 +73,8 @@ class Partition:
         self.leader = Leader(leader_epoch, log.end_offset, log.end_offset)
         self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
         self.is_syncing = False
-        self.inside_rules = _inside_rules(log.config)
-        self.takes_at_once = not self.inside_rules  # a batch can be appended as it is, now
+        self.config = config
+        self.takes_at_once = self._would_take_at_once  # a batch can be appended as it is, now, with any acks
         self.is_gone = False
         self.fetch_waits: dict[FetchWait, None] = {}
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
@@ -106,6 +105,15 @@ class Partition:
         if epoch == self.leader.epoch:
             return epoch, self.log.end_offset
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    @property
+    def _would_take_at_once(self) -> bool:
+        return not (self.is_syncing or self.config.inside or self.is_below_min_insync)
+
+    @property
+    def is_below_min_insync(self) -> bool:
+        """Too few replicas are in sync for acks=all: this broker's own is the only one."""
+        return self.config.min_insync_replicas > 1
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,7 +185,7 @@ class Partition:
 
     def _sync_ended(self, plan: FlushPlan, done: asyncio.Future[None]) -> None:
         self.is_syncing = False
-        self.takes_at_once = not self.inside_rules
+        self.takes_at_once = self._would_take_at_once
         if done.cancelled() or self.is_gone:
             return
         log = self.log
@@ -201,12 +209,14 @@ class Partition:
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def settings_changed(self) -> None:
-        """The log has another config: a new `flush.mode` may count more of it than the old one."""
-        self.inside_rules = _inside_rules(self.log.config)
-        self.takes_at_once = not (self.inside_rules or self.is_syncing)
-        if self.log.config.flush_mode != "always" and self.leader.local_log_moved(self.log.end_offset):
-            self._committed(0)
+    def use_config(self, config: PartitionConfig) -> None:
+        """Go on with other settings; a new `flush.mode` may count more of the log than the old one."""
+        self.config = config
+        self.takes_at_once = self._would_take_at_once
+        if config.log != self.log.config:
+            self.log.use_config(config.log)
+            if config.log.flush_mode != "always" and self.leader.local_log_moved(self.log.end_offset):
+                self._committed(0)
 
     def log_start_moved(self) -> None:
         self._tell_fetchers()
@@ -226,17 +236,3 @@ class Partition:
     def _tell_fetchers(self) -> None:
         for wait in list(self.fetch_waits):
             wait.on_change()
-
-
-_CODECS = {
-    "producer": None,
-    "uncompressed": Compression.NONE,
-    "gzip": Compression.GZIP,
-    "snappy": Compression.SNAPPY,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
-}
-
-
-def _inside_rules(config: LogConfig) -> InsideRules:
-    return InsideRules(_CODECS[config.compression_type], config.compression_level, config.compacts)

@@ -18,7 +18,7 @@ from penstock.base.settings import Settings
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.partition import Partition
-from penstock.log.config import LogConfig
+from penstock.broker.partition_config import PartitionConfig
 from penstock.log.log_directory import LogDirectory, choose_directory
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.log.retention import DeletedSegment
@@ -110,7 +110,9 @@ class Partitions:
 
     # ── following the cluster ────────────────────────────────────────────────────────────────────────────────────
 
-    async def follow(self, view: ClusterView, names: Iterable[str], config_of: Callable[[str], LogConfig]) -> None:
+    async def follow(
+        self, view: ClusterView, names: Iterable[str], config_of: Callable[[str], PartitionConfig]
+    ) -> None:
         """Make the partitions of the named topics what the view says they are."""
         opening: list[tuple[Topic, int]] = []
         for name in names:
@@ -139,22 +141,24 @@ class Partitions:
         found = (self._stored.get(TopicPartition(topic.name, index)) for topic, index in opening)
         return any(stored is not None and not stored[0].was_clean for stored in found)
 
-    def _open_all(self, opening: list[tuple[Topic, int]], configs: dict[str, LogConfig]) -> None:
+    def _open_all(self, opening: list[tuple[Topic, int]], configs: dict[str, PartitionConfig]) -> None:
         for topic, index in opening:
             try:
                 self._open(topic, index, configs[topic.name])
             except (OSError, LogDirectoryError, ApiError) as error:
                 logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
 
-    def _open(self, topic: Topic, index: int, config: LogConfig) -> None:
+    def _open(self, topic: Topic, index: int, config: PartitionConfig) -> None:
         name = TopicPartition(topic.name, index)
         stored = self._stored.pop(name, None)
         directory = stored[0] if stored is not None else choose_directory(self._open_to_new())
-        log = directory.open_partition(name, topic.topic_id, config)
-        if config.flush_mode == "always" and log.recovery_point < log.end_offset:
+        log = directory.open_partition(name, topic.topic_id, config.log)
+        if config.log.flush_mode == "always" and log.recovery_point < log.end_offset:
             log.flush()  # whatever recovery found counts as committed from here on, so it must be durable
         state = topic.partitions[index]
-        partition = Partition(name, topic.topic_id, log, state.leader_epoch, self._world.disk, self._storage_failed)
+        partition = Partition(
+            name, topic.topic_id, log, config, state.leader_epoch, self._world.disk, self._storage_failed
+        )
         self._by_topic.setdefault(topic.name, {})[index] = partition
         self._name_of_id[topic.topic_id] = topic.name
         self._directory_of[name] = directory
@@ -189,16 +193,14 @@ class Partitions:
             del self._stored[partition]
             await self._world.disk.run("delete", partial(directory.delete_stored, partition))
 
-    def use_configs(self, names: Iterable[str], config_of: Callable[[str], LogConfig]) -> None:
+    def use_configs(self, names: Iterable[str], config_of: Callable[[str], PartitionConfig]) -> None:
         """The settings of topics have changed."""
         for name in names:
             held = self._by_topic.get(name)
             if held:
                 config = config_of(name)
                 for partition in held.values():
-                    if partition.log.config != config:
-                        partition.log.use_config(config)
-                        partition.settings_changed()
+                    partition.use_config(config)
 
     @property
     def topic_names(self) -> list[str]:
@@ -268,4 +270,8 @@ class Partitions:
             partition.go(Error.NOT_LEADER_OR_FOLLOWER)
         await asyncio.gather(*(partition.sync_is_over() for partition in self))
         for directory in self.directories:
-            await self._world.disk.run("sync", directory.close)
+            try:
+                await self._world.disk.run("sync", directory.close)
+            except (OSError, ApiError) as error:  # a full disk, say; the next start recovers
+                logger.error("%s cannot be closed cleanly: %s", directory.path, error)
+                directory.abandon()

@@ -22,13 +22,12 @@ from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.connection import Intake
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
-from penstock.broker.log_configs import log_config
 from penstock.broker.maintenance import Maintenance
+from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
 from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.topics import Topics
-from penstock.log.config import LogConfig
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import NodeExistsError
@@ -113,8 +112,8 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         altered = [name.removeprefix(kind) for name in sorted(change.configs) if name.startswith(kind)]
         broker.partitions.use_configs(altered, config_of)
 
-    def config_of(topic: str) -> LogConfig:
-        return log_config(broker.topics.settings_of(topic), broker.settings)
+    def config_of(topic: str) -> PartitionConfig:
+        return partition_config(broker.topics.settings_of(topic), broker.settings)
 
     broker.reload_dynamic_settings()
     await broker.partitions.follow(broker.view, sorted(broker.view.topics), config_of)

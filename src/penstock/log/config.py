@@ -36,8 +36,6 @@ class LogConfig:
     flush_mode: Literal["os", "always"] = "os"
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     file_delete_delay_ms: int = MINUTE_MS
-    compression_type: str = "producer"
-    compression_level: int | None = None
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = FOREVER
     min_cleanable_dirty_ratio: float = 0.5

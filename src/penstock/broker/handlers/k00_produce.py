@@ -200,7 +200,7 @@ class _Produce:
         except ApiError as error:
             _refuse(answer, error)
             return
-        if partition.inside_rules:
+        if partition.config.inside:
             self._unappended += 1
             self._conform(partition, data, answer)
         elif partition.is_syncing:
@@ -212,7 +212,7 @@ class _Produce:
     def _conform(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
         """The topic asks something of the records: see to it beside the loop, then append."""
         assert data.records is not None
-        work = partial(conform, memoryview(data.records), partition.inside_rules)
+        work = partial(conform, memoryview(data.records), partition.config.inside)
 
         def conformed(done: asyncio.Future[memoryview]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -237,8 +237,12 @@ class _Produce:
         if data.records is None:
             raise ApiError(Error.INVALID_RECORD, "there are no records for this partition")
         if self._version >= TOPIC_IDS_SINCE:
-            return self._handler.partitions.find_by_id(topic.topic_id, data.index)
-        return self._handler.partitions.find(topic.name, data.index)
+            partition = self._handler.partitions.find_by_id(topic.topic_id, data.index)
+        else:
+            partition = self._handler.partitions.find(topic.name, data.index)
+        if self._request.acks == -1 and partition.is_below_min_insync:
+            raise ApiError(Error.NOT_ENOUGH_REPLICAS, "fewer replicas are in sync than min.insync.replicas asks for")
+        return partition
 
     def _append(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
         assert data.records is not None

@@ -1,16 +1,46 @@
-"""A topic's settings, as its log wants them."""
+"""A topic's settings, as its partitions want them: for the log, for the inside of batches, for acknowledgements."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from penstock.base.settings import Settings
 from penstock.base.topic_settings import TopicSettings
 from penstock.log.config import LogConfig
+from penstock.wire.compression import Compression
+from penstock.wire.conform import InsideRules
+
+_CODECS = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
 
 
-def log_config(topic: TopicSettings, broker: Settings) -> LogConfig:
-    """The `LogConfig` for the partitions of a topic."""
+@dataclass(frozen=True, slots=True)
+class PartitionConfig:
+    """What the settings of its topic mean to one partition."""
+
+    log: LogConfig
+    inside: InsideRules
+    min_insync_replicas: int
+
+
+def partition_config(topic: TopicSettings, broker: Settings) -> PartitionConfig:
+    """The config of a topic's partitions."""
+    codec = _CODECS[topic.text("compression.type")]
+    return PartitionConfig(
+        log=_log_config(topic, broker),
+        inside=InsideRules(codec, _compression_level(topic), needs_keys="compact" in topic.list("cleanup.policy")),
+        min_insync_replicas=topic.integer("min.insync.replicas"),
+    )
+
+
+def _log_config(topic: TopicSettings, broker: Settings) -> LogConfig:
     return LogConfig(
         segment_bytes=topic.integer("segment.bytes"),
         segment_ms=topic.integer("segment.ms"),
@@ -28,8 +58,6 @@ def log_config(topic: TopicSettings, broker: Settings) -> LogConfig:
         flush_mode=cast('Literal["os", "always"]', topic.text("flush.mode")),
         cleanup_policy=frozenset(topic.list("cleanup.policy")),
         file_delete_delay_ms=topic.integer("file.delete.delay.ms"),
-        compression_type=topic.text("compression.type"),
-        compression_level=_compression_level(topic),
         min_compaction_lag_ms=topic.integer("min.compaction.lag.ms"),
         max_compaction_lag_ms=topic.integer("max.compaction.lag.ms"),
         min_cleanable_dirty_ratio=topic.number("min.cleanable.dirty.ratio"),
