@@ -73,7 +73,7 @@ class Broker:
             try:
                 values = altered_dynamic(self.settings, source, changes)
             except SettingsError as error:
-                raise ApiError(Error.INVALID_CONFIG, str(error)) from error
+                raise ApiError(Error.INVALID_REQUEST, str(error)) from error
             return [set_configs("brokers", entity, values, self.view.config_version("brokers", entity))]
 
         await (self.role.preview(decide) if is_trial else self.role.decide(decide))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from penstock.base.broker_settings import BROKER_SETTINGS
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import topic_name_problem
-from penstock.base.settings import Dynamic, Resolved, Setting, Source
+from penstock.base.settings import Dynamic, Resolved, Setting, Source, Synonym
 from penstock.base.topic_settings import TOPIC_SETTINGS
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.config_resources import BROKER, TOPIC, broker_entity, unsupported_type
@@ -44,7 +44,7 @@ def _describe(
     answer.configs = [
         _config(row, resolved, request, is_topic=resource.resource_type == TOPIC)
         for row, resolved in rows
-        if wanted is None or row.name in wanted
+        if not wanted or row.name in wanted
     ]
     return answer
 
@@ -60,9 +60,16 @@ def _rows(broker: Broker, resource_type: int, name: str) -> Iterable[tuple[Setti
     if resource_type != BROKER:
         raise unsupported_type(resource_type)
     if broker_entity(broker, name) == DEFAULT_ENTITY:
-        given = broker.settings.given(Source.DYNAMIC_DEFAULT_BROKER)
-        return [(BROKER_SETTINGS[key], broker.settings.explain(key)) for key in given]
+        source = Source.DYNAMIC_DEFAULT_BROKER
+        return [_given_alone(key, value, source) for key, value in broker.settings.given(source).items()]
     return [(row, broker.settings.explain(row.name)) for row in BROKER_SETTINGS.values()]
+
+
+def _given_alone(name: str, value: str, source: Source) -> tuple[Setting, Resolved]:
+    """A value that all brokers are given, whatever else this one has."""
+    row = BROKER_SETTINGS[name]
+    shown = None if row.sensitive else value
+    return row, Resolved(row, shown, source, (Synonym(name, shown, source),), read_only=False)
 
 
 def _config(
@@ -73,6 +80,7 @@ def _config(
         synonyms = [
             DescribeConfigsResponseSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
             for synonym in resolved.synonyms
+            if synonym.source is not Source.DEFAULT or not is_topic or row.broker_name is not None
         ]
     return DescribeConfigsResponseConfig(
         name=row.name,

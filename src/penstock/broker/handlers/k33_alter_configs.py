@@ -6,7 +6,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.setting_changes import Change, Operation
 from penstock.base.settings import Source
 from penstock.broker.broker import Broker
-from penstock.broker.handlers.config_resources import BROKER, TOPIC, broker_entity, unsupported_type
+from penstock.broker.handlers.config_resources import TOPIC, broker_entity, check_names, check_resource, repeated
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
@@ -21,11 +21,13 @@ KEY = 33
 
 async def handle(broker: Broker, request: AlterConfigsRequest, _context: RequestContext) -> AlterConfigsResponse:
     responses = []
+    repeats = repeated(request.resources)
     for resource in request.resources:
         answer = AlterConfigsResponseResource(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
+            check_resource(resource, repeats)
             await _replace(broker, resource, is_trial=request.validate_only)
         except ApiError as error:
             answer.error_code, answer.error_message = error.error, error.message
@@ -34,6 +36,7 @@ async def handle(broker: Broker, request: AlterConfigsRequest, _context: Request
 
 
 async def _replace(broker: Broker, resource: AlterConfigsRequestResource, *, is_trial: bool) -> None:
+    check_names(config.name for config in resource.configs)
     values = {}
     for config in resource.configs:
         if config.value is None:
@@ -44,8 +47,6 @@ async def _replace(broker: Broker, resource: AlterConfigsRequestResource, *, is_
     if resource.resource_type == TOPIC:
         await broker.topics.replace_settings(resource.resource_name, values, is_trial=is_trial)
         return
-    if resource.resource_type != BROKER:
-        raise unsupported_type(resource.resource_type)
     entity = broker_entity(broker, resource.resource_name)
     source = Source.DYNAMIC_DEFAULT_BROKER if entity == DEFAULT_ENTITY else Source.DYNAMIC_BROKER
     changes = [Change(name, Operation.DELETE) for name in broker.settings.given(source) if name not in values]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.base.setting_changes import Change, Operation
 from penstock.broker.broker import Broker
-from penstock.broker.handlers.config_resources import BROKER, TOPIC, broker_entity, unsupported_type
+from penstock.broker.handlers.config_resources import TOPIC, broker_entity, check_names, check_resource, repeated
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestConfig,
     IncrementalAlterConfigsRequestResource,
     IncrementalAlterConfigsResponse,
     IncrementalAlterConfigsResponseResource,
@@ -21,11 +22,13 @@ async def handle(
     broker: Broker, request: IncrementalAlterConfigsRequest, _context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     responses = []
+    repeats = repeated(request.resources)
     for resource in request.resources:
         answer = IncrementalAlterConfigsResponseResource(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
+            check_resource(resource, repeats)
             await _alter(broker, resource, is_trial=request.validate_only)
         except ApiError as error:
             answer.error_code, answer.error_message = error.error, error.message
@@ -34,16 +37,19 @@ async def handle(
 
 
 async def _alter(broker: Broker, resource: IncrementalAlterConfigsRequestResource, *, is_trial: bool) -> None:
-    changes = []
-    for config in resource.configs:
-        try:
-            operation = Operation(config.config_operation)
-        except ValueError:
-            raise ApiError(Error.INVALID_REQUEST, f"{config.name}: no operation {config.config_operation}") from None
-        changes.append(Change(config.name, operation, config.value))
+    check_names(config.name for config in resource.configs)
+    changes = [_change(config) for config in resource.configs]
     if resource.resource_type == TOPIC:
         await broker.topics.alter_settings(resource.resource_name, changes, is_trial=is_trial)
-    elif resource.resource_type == BROKER:
-        await broker.alter_settings(broker_entity(broker, resource.resource_name), changes, is_trial=is_trial)
     else:
-        raise unsupported_type(resource.resource_type)
+        await broker.alter_settings(broker_entity(broker, resource.resource_name), changes, is_trial=is_trial)
+
+
+def _change(config: IncrementalAlterConfigsRequestConfig) -> Change:
+    try:
+        operation = Operation(config.config_operation)
+    except ValueError:
+        raise ApiError(Error.INVALID_REQUEST, f"{config.name}: no operation {config.config_operation}") from None
+    if config.value is None and operation is not Operation.DELETE:
+        raise ApiError(Error.INVALID_REQUEST, f"{config.name} needs a value (to go back to the default, delete it)")
+    return Change(config.name, operation, config.value)

@@ -1,0 +1,522 @@
+"""Raw requests to a running broker, and to Apache Kafka beside it.
+
+A test takes `client` and asks in plain values: `client.ask("Metadata", 12, topics=[{"name": "a"}])`; fields that the
+version does not have are left out, so that one body serves every version. Each test runs twice: on Penstock alone, and
+(marked `kafka`) on Penstock and Apache Kafka together. There, every request goes to both, and every field of the two
+answers is compared, whatever else the test looks at. What may differ is either loose for everybody (`LOOSE`: ports,
+generated ids, the wording of messages) or named in the test, with the reason: `differs={"path.of.field": "why"}`.
+
+`PENSTOCK_TEST_KAFKA=HOST:PORT` takes a Kafka that runs already, with `SETTINGS`, for a quick look.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import itertools
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.base.errors import Error
+from penstock.base.identifiers import NO_ID
+from penstock.wire.api import APIS, Api, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.codec import decode, encode_into
+from penstock.wire.records import Record, build_batch
+from penstock.wire.schema import schema_of
+
+ANSWER_TIMEOUT_S = 20
+START_TIMEOUT_S = 60
+#: Kafka answers before all of its parts know what was done; Penstock does not, and is asked only once.
+KAFKA_CATCHES_UP_WITHIN_S = 5
+NOW_MS = int(time.time() * 1000)
+
+API_OF_NAME = {api.name: api for api in APIS.values()}
+
+
+class Closed(Exception):
+    """The broker closed the connection instead of answering."""
+
+
+def message_of(cls: Any, version: int, values: Mapping[str, Any]) -> Any:
+    """A message from plain values; nested structures are dicts. Fields that the version has not are dropped."""
+    fields = {field.name: field for field in schema_of(cls).fields}
+    unknown = values.keys() - fields.keys()
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no fields {sorted(unknown)}")
+    made = {}
+    for name, value in values.items():
+        field = fields[name]
+        if version not in field.versions:
+            continue
+        if field.struct is not None and value is not None:
+            build = partial(message_of, field.struct, version)
+            value = [build(each) for each in value] if field.is_array else build(value)
+        made[name] = value
+    return cls(**made)
+
+
+class RawClient:
+    """One blocking connection to one broker."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self._socket: socket.socket | None = None
+        self._correlation_ids = itertools.count(1)
+
+    def exchange(self, api: Api, version: int, body: Any, *, has_answer: bool = True) -> Any:
+        """Send one request and wait for its answer; Closed if there is none."""
+        correlation_id = next(self._correlation_ids)
+        frame = bytearray(4)
+        encode_request_header(RequestHeader(api.key, version, correlation_id, "handlers"), frame)
+        if isinstance(body, bytes):
+            frame += body
+        else:
+            encode_into(body, version, frame)
+        struct.pack_into(">i", frame, 0, len(frame) - 4)
+        connection = self._connect()
+        try:
+            connection.sendall(frame)
+            if not has_answer:
+                return None
+            (size_bytes,) = struct.unpack(">i", self._read(connection, 4))
+            payload = self._read(connection, size_bytes)
+        except (Closed, ConnectionError):
+            self.close()
+            raise Closed from None
+        return self._decode(api, version, correlation_id, memoryview(payload))
+
+    def _decode(self, api: Api, version: int, correlation_id: int, payload: memoryview) -> Any:
+        answered_id, position = decode_response_header(api.key, version, payload)
+        assert answered_id == correlation_id
+        if api.name == "ApiVersions" and version > api.max_version:
+            version = 0
+        message, position = decode(api.response, version, payload, position)
+        assert position == len(payload), "bytes after the answer"
+        return message
+
+    def is_closed(self) -> bool:
+        """Wait for the broker to close the connection; False if it answers another request instead."""
+        try:
+            api = API_OF_NAME["ApiVersions"]
+            self.exchange(api, 0, message_of(api.request, 0, {}))
+        except Closed:
+            return True
+        return False
+
+    def _connect(self) -> socket.socket:
+        if self._socket is None:
+            self._socket = socket.create_connection(self.address, timeout=ANSWER_TIMEOUT_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._socket
+
+    @staticmethod
+    def _read(connection: socket.socket, size_bytes: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size_bytes:
+            part = connection.recv(size_bytes - len(parts))
+            if not part:
+                raise Closed
+            parts += part
+        return bytes(parts)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+#: Fields that two brokers never have in common, and what must still be alike about them.
+LOOSE: Mapping[str, Callable[[Any], Any]] = {
+    "throttle_time_ms": lambda value: 0,
+    "error_message": lambda value: "",
+    "batch_index_error_message": lambda value: "",
+    "documentation": lambda value: "",
+    "port": lambda value: value > 0,
+    "cluster_id": bool,
+    "log_dir": bool,
+    "total_bytes": lambda value: value > 0,
+    "usable_bytes": lambda value: value > 0,
+}
+#: Numbers and ids that each broker makes up: what ours stands for in Kafka is remembered and put in place of it.
+GENERATED = ("session_id", "producer_id")
+KEY_FIELDS = (
+    *("name", "topic", "topic_id", "topic_name", "key", "resource_name", "resource_type", "log_dir", "index"),
+    *("partition", "partition_index", "broker_id", "node_id", "api_key", "source"),
+)
+
+
+class Translation:
+    """Which generated value of Kafka's stands for which of ours."""
+
+    def __init__(self) -> None:
+        self._theirs: dict[Any, Any] = {NO_ID: NO_ID, 0: 0, -1: -1}
+        self._ours: dict[Any, Any] = dict(self._theirs)
+
+    def request(self, value: Any, name: str = "") -> Any:
+        """A request of ours with Kafka's ids in it."""
+        if dataclasses.is_dataclass(value):
+            names = [field.name for field in dataclasses.fields(value)]
+            return type(value)(**{each: self.request(getattr(value, each), each) for each in names})
+        if isinstance(value, list):
+            return [self.request(each, name) for each in value]
+        return self._theirs.get(value, value) if isinstance(value, uuid.UUID) or name in GENERATED else value
+
+    def flat(self, value: Any, path: str = "", name: str = "", *, is_ours: bool = True) -> dict[str, Any]:
+        """Every field by its path; elements of lists by what names them, because their order says nothing."""
+        if dataclasses.is_dataclass(value):
+            rows: dict[str, Any] = {}
+            for field in dataclasses.fields(value):
+                inner = f"{path}.{field.name}" if path else field.name
+                rows |= self.flat(getattr(value, field.name), inner, field.name, is_ours=is_ours)
+            return rows
+        if isinstance(value, list) and value and dataclasses.is_dataclass(value[0]):
+            rows = {path: len(value)}
+            for number, each in enumerate(value):
+                key = self._key(each, is_ours)
+                inner = f"{path}[{key}]"
+                if f"{inner}#" in rows:
+                    inner = f"{inner}#{number}"
+                rows[f"{inner}#"] = True
+                rows |= self.flat(each, inner, name, is_ours=is_ours)
+            return rows
+        if isinstance(value, list):
+            return {path: value or 0}
+        if isinstance(value, memoryview):
+            value = bytes(value)
+        return {path: LOOSE[name](value) if name in LOOSE else value}
+
+    def _key(self, element: Any, is_ours: bool) -> str:
+        parts: list[str] = []
+        for name in KEY_FIELDS:
+            value = getattr(element, name, None)
+            if isinstance(value, uuid.UUID):
+                if parts or value == NO_ID:
+                    continue
+                value = value if is_ours else self._ours.get(value, value)
+            if value not in (None, ""):
+                parts.append("*" if name == "log_dir" else str(value))
+        return ",".join(parts)
+
+    def equal(self, path: str, ours: Any, theirs: Any) -> bool:
+        name = path.rpartition(".")[2]
+        is_generated = isinstance(ours, uuid.UUID) or name in GENERATED
+        if is_generated and ours not in self._theirs and theirs not in self._ours:
+            self._theirs[ours], self._ours[theirs] = theirs, ours
+        return ours == theirs if not is_generated else self._theirs.get(ours, ours) == theirs
+
+
+class Client:
+    """Asks Penstock, and Apache Kafka too if it is there; see the head of this file."""
+
+    def __init__(self, penstock: tuple[str, int], kafka: tuple[str, int] | None = None) -> None:
+        self._penstock = RawClient(penstock)
+        self._kafka = RawClient(kafka) if kafka is not None else None
+        self._translation = Translation()
+        self.differences: list[str] = []
+        self.prefix = f"t{uuid.uuid4().hex[:10]}"
+
+    def close(self) -> None:
+        self._penstock.close()
+        if self._kafka is not None:
+            self._kafka.close()
+
+    def other_connection(self) -> Client:
+        """The same brokers over other sockets."""
+        other = Client(self._penstock.address, self._kafka.address if self._kafka is not None else None)
+        other._translation, other.differences = self._translation, self.differences
+        return other
+
+    def versions(self, name: str) -> range:
+        api = API_OF_NAME[name]
+        return range(api.min_version, api.max_version + 1)
+
+    def ask(
+        self,
+        name: str,
+        version: int,
+        *,
+        differs: Mapping[str, str] | None = None,
+        until: Callable[[Any], bool] | None = None,
+        not_kafka: str = "",
+        **values: Any,
+    ) -> Any:
+        """The answer, `Closed` if the broker closes the connection instead.
+
+        `until` must hold for the answer: for Penstock's at once, for Kafka's after some time. `not_kafka` is the
+        reason why Kafka is not asked at all.
+        """
+        api = API_OF_NAME[name]
+        request = message_of(api.request, version, values)
+        ours = self._try(lambda: self._penstock.exchange(api, version, request))
+        if until is not None:
+            assert until(ours), ours
+        if self._kafka is not None and not not_kafka:
+            self._compare(f"{name} v{version}", ours, self._ask_kafka(api, version, request, until), differs or {})
+        if ours is Closed:
+            raise Closed
+        return ours
+
+    def send(self, name: str, version: int, **values: Any) -> None:
+        """A request that is not answered."""
+        api = API_OF_NAME[name]
+        request = message_of(api.request, version, values)
+        self._penstock.exchange(api, version, request, has_answer=False)
+        if self._kafka is not None:
+            self._kafka.exchange(api, version, self._translation.request(request), has_answer=False)
+
+    def is_closed(self) -> bool:
+        """Whether the broker has closed the connection, or is about to."""
+        closed = self._penstock.is_closed()
+        if self._kafka is not None and self._kafka.is_closed() != closed:
+            self.differences.append(f"closed: ours {closed}, Kafka's {not closed}")
+        return closed
+
+    @staticmethod
+    def _try(exchange: Callable[[], Any]) -> Any:
+        try:
+            return exchange()
+        except Closed:
+            return Closed
+
+    def _ask_kafka(self, api: Api, version: int, request: Any, until: Callable[[Any], bool] | None) -> Any:
+        assert self._kafka is not None
+        translated = self._translation.request(request)
+        deadline = time.monotonic() + KAFKA_CATCHES_UP_WITHIN_S
+        while True:
+            theirs = self._try(lambda: self._kafka.exchange(api, version, translated))  # type: ignore[union-attr]
+            if until is None or until(theirs) or time.monotonic() > deadline:
+                return theirs
+
+    def _compare(self, what: str, ours: Any, theirs: Any, differs: Mapping[str, str]) -> None:
+        if ours is Closed or theirs is Closed:
+            if ours is not theirs and "closed" not in differs:
+                self.differences.append(f"{what}: ours {ours}, Kafka's {theirs}")
+            return
+        flat = self._translation.flat
+        left, right = flat(ours), flat(theirs, is_ours=False)
+        missing: list[str] = []
+        for path in dict.fromkeys((*left, *right)):
+            if any(path.startswith(each) for each in missing):
+                continue
+            if path.endswith("#") and (path in left) != (path in right):
+                missing.append(path.removesuffix("#"))
+            if any(fnmatchcase(path, each) for each in differs):
+                continue
+            mine, other = left.get(path), right.get(path)
+            if not self._translation.equal(path, mine, other):
+                self.differences.append(f"{what} {path}: ours {mine!r}, Kafka's {other!r}")
+
+    # ── what many tests need ─────────────────────────────────────────────────────────────────────────────────────
+
+    def topic(self, suffix: str = "", *, partitions: int = 1, **configs: str) -> str:
+        """A fresh topic, ready for use; settings with `_` for `.`."""
+        name = f"{self.prefix}{suffix}"
+        self.ask(
+            "CreateTopics",
+            7,
+            differs={"topics[[]*].configs*": "compared by the tests of CreateTopics"},
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+                }
+            ],
+        )
+        indexes = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
+        self.ask(
+            "ListOffsets",
+            11,
+            until=lambda answer: all(part.error_code == Error.NONE for part in answer.topics[0].partitions),
+            replica_id=-1,
+            topics=[{"name": name, "partitions": indexes}],
+        )
+        return name
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        answer = self.ask("Metadata", 13, topics=[{"name": name}], allow_auto_topic_creation=False)
+        found: uuid.UUID = answer.topics[0].topic_id
+        return found
+
+    @staticmethod
+    def batch(*values: bytes | None, timestamp: int = NOW_MS, step_ms: int = 0, **options: Any) -> bytes:
+        """One batch with these values and the keys k0, k1, …"""
+        records = [
+            Record(number, timestamp + number * step_ms, f"k{number}".encode(), value)
+            for number, value in enumerate(values)
+        ]
+        return build_batch(records, **options)
+
+    def produce(self, topic: str, *batches: bytes, partition: int = 0) -> list[int]:
+        """Append batches one by one; their base offsets."""
+        offsets = []
+        for batch in batches:
+            data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
+            answer = self.ask("Produce", 9, acks=-1, timeout_ms=10_000, topic_data=data)
+            part = answer.responses[0].partition_responses[0]
+            assert part.error_code == Error.NONE, part
+            offsets.append(part.base_offset)
+        return offsets
+
+
+# ── the brokers ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _wait_for_line(process: subprocess.Popen[str], log: Path, text: str) -> str:
+    """The first line with a text in what a broker prints."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        for line in log.read_text(errors="replace").splitlines():
+            if text in line:
+                return line
+        try:
+            process.wait(0.05)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    raise AssertionError(f"the broker did not start:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+def _run(command: list[str], log: Path) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    with log.open("wb") as output:
+        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "num.partitions": "2",
+    "message.max.bytes": "200000",
+    "max.incremental.fetch.session.cache.slots": "3",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+}
+KAFKA_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "0",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "controlled.shutdown.enable": "false",
+}
+JAVA_FLAGS = ("-Xms128M", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1")
+
+
+def start_penstock(folder: Path, settings: Mapping[str, str]) -> tuple[subprocess.Popen[str], tuple[str, int]]:
+    command = [sys.executable, "-m", "penstock.cli", "up", "--port", "0", "--data", str(folder / "data")]
+    for name, value in settings.items():
+        command += ["--set", f"{name}={value}"]
+    log = folder / "penstock.log"
+    process = _run(command, log)
+    line = _wait_for_line(process, log, "penstock ready kafka=")
+    host, _, port = line.partition("kafka=")[2].split()[0].rpartition(":")
+    return process, (host, int(port))
+
+
+def start_kafka(libs: Path, folder: Path, settings: Mapping[str, str]) -> tuple[subprocess.Popen[str], tuple[str, int]]:
+    port, controller_port = _free_ports(2)
+    values = {
+        **KAFKA_SETTINGS,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.quorum.voters": f"0@127.0.0.1:{controller_port}",
+        "log.dirs": str(folder / "data"),
+        **settings,
+    }
+    properties = folder / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    java = ["java", *JAVA_FLAGS, "-cp", f"{libs}/*"]
+    subprocess.run(
+        [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)],
+        check=True,
+        capture_output=True,
+        timeout=START_TIMEOUT_S,
+    )
+    log = folder / "kafka.log"
+    process = _run([*java, "kafka.Kafka", str(properties)], log)
+    _wait_until_served(process, log, ("127.0.0.1", port))
+    return process, ("127.0.0.1", port)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _wait_until_served(process: subprocess.Popen[str], log: Path, address: tuple[str, int]) -> None:
+    """Kafka may log nothing without a logging set-up: it serves when Metadata knows a broker."""
+    api = API_OF_NAME["Metadata"]
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        client = RawClient(address)
+        try:
+            if client.exchange(api, 1, message_of(api.request, 1, {"topics": []})).brokers:
+                return
+        except (Closed, OSError):
+            pass
+        finally:
+            client.close()
+        try:
+            process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            pass
+    raise AssertionError(f"Apache Kafka did not start:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@pytest.fixture(scope="session")
+def penstock_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    process, address = start_penstock(tmp_path_factory.mktemp("penstock"), SETTINGS)
+    yield address
+    _stop(process)
+
+
+@pytest.fixture(scope="session")
+def kafka_address(tmp_path_factory: pytest.TempPathFactory, kafka_libs: Path) -> Iterator[tuple[str, int]]:
+    if named := os.environ.get("PENSTOCK_TEST_KAFKA"):
+        host, _, port = named.rpartition(":")
+        yield host, int(port)
+        return
+    process, address = start_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"), SETTINGS)
+    yield address
+    _stop(process)
+
+
+@pytest.fixture(params=["penstock", pytest.param("beside-kafka", marks=pytest.mark.kafka)])
+def client(request: pytest.FixtureRequest, penstock_address: tuple[str, int]) -> Iterator[Client]:
+    """A client of Penstock, or of Penstock and Kafka; fails if their answers differed."""
+    beside = request.getfixturevalue("kafka_address") if request.param == "beside-kafka" else None
+    made = Client(penstock_address, beside)
+    yield made
+    made.close()
+    assert not made.differences, "\n".join(["Penstock differs from Kafka:", *made.differences])
