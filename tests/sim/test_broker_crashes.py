@@ -191,6 +191,33 @@ def test_retries_across_a_crash_are_stored_once(bench: Bench, power: bool) -> No
     bench.run(drive)
 
 
+def test_what_recovery_found_is_durable_before_it_counts(bench: Bench) -> None:
+    """A kill between write and sync, a retry that finds its batch there already, then a power loss."""
+
+    async def drive() -> None:
+        client = await bench.connect()
+        await client.create_topic("t", configs=ALWAYS)
+        producer_id = await client.init_producer_id()
+        batches = [
+            batch_of([b"%d" % number], producer_id=producer_id, producer_epoch=0, base_sequence=number)
+            for number in range(2)
+        ]
+        await client.produce("t", 0, batches[0])
+        bench.machine.kill_at(bench.machine.disk.operations_count + 2)
+        with pytest.raises(ConnectionError):
+            await client.produce("t", 0, batches[1])
+        assert [change.kind for change in bench.machine.disk.pending()] == ["write"]
+        await bench.broker.start()
+        answer = await (await bench.connect()).produce("t", 0, batches[1])
+        assert (answer.error_code, answer.base_offset) == (0, 1)
+        bench.broker.lose_power(lost="all")
+        await bench.broker.start()
+        found = await (await bench.connect()).read_all("t", 0)
+        assert bodies(found) == [body_of(batch) for batch in batches]
+
+    bench.run(drive)
+
+
 def test_topics_settings_and_ids_survive(bench: Bench) -> None:
     async def drive() -> None:
         client = await bench.connect()

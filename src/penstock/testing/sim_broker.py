@@ -9,7 +9,7 @@ broker.kill(); await broker.start()
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.base.broker_settings import load_broker_settings
@@ -45,9 +45,13 @@ class SimBroker:
             }
         )
         self._stopping: asyncio.Event | None = None
+        self.on_started: Callable[[RunningBroker], None] | None = None
+        """Called when it has recovered, before it answers the first request."""
 
     async def start(self) -> RunningBroker:
         """Start the program and wait until it serves."""
+        if self.process is not None:
+            self.process.kill()
         ready: asyncio.Future[RunningBroker] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
         self.process = self.machine.start("broker", lambda world: self._run(world, ready))
@@ -67,6 +71,8 @@ class SimBroker:
         try:
             running = await start_broker(world, self._settings, coordination)
             try:
+                if self.on_started is not None:
+                    self.on_started(running)
                 ready.set_result(running)
                 ends = [asyncio.ensure_future(end) for end in (self._stopping.wait(), running.failed())]
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +102,8 @@ class SimBroker:
 
     @property
     def is_running(self) -> bool:
-        return self.process is not None and not self.process.ended
+        process = self.process
+        return process is not None and not process.ended and process.main is not None and not process.main.done()
 
     async def connect(self, process: Process) -> SimClient:
         """A client of this broker that belongs to a process."""

@@ -241,10 +241,10 @@ def produce_request(
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[row])
 
 
-def batch_of(values: Sequence[bytes], **options: Any) -> bytes:
+def batch_of(values: Sequence[bytes], *, timestamp_ms: int = BATCH_TIMESTAMP_MS, **options: Any) -> bytes:
     """One batch with these values; options as of `build_batch` (producer_id, base_sequence, compression, …)."""
     chosen: BatchOptions = options  # type: ignore[assignment]
-    records = [Record(offset, BATCH_TIMESTAMP_MS + offset, None, value) for offset, value in enumerate(values)]
+    records = [Record(offset, timestamp_ms + offset, None, value) for offset, value in enumerate(values)]
     return build_batch(records, **chosen)
 
 

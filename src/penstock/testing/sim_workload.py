@@ -72,32 +72,45 @@ class SimProducer(SimWorker):
     """An idempotent producer for one partition."""
 
     def __init__(
-        self, world: World, host: str, port: int, name: str, history: History, partition: TopicPartition
+        self,
+        world: World,
+        host: str,
+        port: int,
+        name: str,
+        history: History,
+        partition: TopicPartition,
+        pause_s_max: float = 0.1,
     ) -> None:
         super().__init__(world, host, port, name, history)
         self._partition = partition
+        self._pause_s_max = pause_s_max
+        self._is_finishing = False
         self._producer_id = -1
         self._sequence = 0
         self._number = 0
         self._unacknowledged: deque[Unacknowledged] = deque()
 
-    async def run(self, count: int) -> None:
-        """Produce so many batches, whatever happens in between."""
-        while self._number < count or self._unacknowledged:
+    async def run(self) -> None:
+        """Produce, whatever happens, until `finish` was called and everything is acknowledged."""
+        while not self._is_finishing or self._unacknowledged:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    await self._round(await self._connected(), count)
+                    await self._round(await self._connected())
             except (OSError, ApiError):  # a timeout is an OSError too
                 self._disconnect()
                 await asyncio.sleep(RECONNECT_S)
-            await asyncio.sleep(self._world.random.random() * 0.05)
+            await asyncio.sleep(self._world.random.random() * self._pause_s_max)
 
-    async def _round(self, client: SimClient, count: int) -> None:
+    def finish(self) -> None:
+        """Send nothing new any more."""
+        self._is_finishing = True
+
+    async def _round(self, client: SimClient) -> None:
         """Send everything that is not acknowledged, with some new batches after it, and look at all answers."""
         if self._producer_id < 0:
             self._producer_id, self._sequence = await client.init_producer_id(), 0
         room = 1 + self._world.random.randrange(IN_FLIGHT_MAX)
-        while self._number < count and len(self._unacknowledged) < room:
+        while not self._is_finishing and len(self._unacknowledged) < room:
             self._unacknowledged.append(self._next())
         asked_s = self._world.clock.monotonic()
         answers = []
@@ -116,7 +129,13 @@ class SimProducer(SimWorker):
             f"{self.name} {self._number} {index} ".encode() + bytes(self._world.random.randrange(300))
             for index in range(size)
         ]
-        batch = batch_of(values, producer_id=self._producer_id, producer_epoch=0, base_sequence=self._sequence)
+        batch = batch_of(
+            values,
+            timestamp_ms=self._world.clock.wall_ms(),
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            base_sequence=self._sequence,
+        )
         self._sequence += size
         return Unacknowledged(BatchName(self.name, self._number), batch)
 
