@@ -201,7 +201,7 @@ def test_a_recovery_that_takes_holes_for_granted_is_found(monkeypatch: pytest.Mo
 
 def test_a_cut_that_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(self: segment.Segment, position: int) -> None:
-        next_offset = self._next_offset_at(position)
+        next_offset = self.next_offset_at(position)
         self.open_file().truncate(position)
         self.size_bytes, self.next_offset = position, next_offset
         self._forget_recent()

@@ -69,7 +69,16 @@ class FlushPlan:
 class Unsynced:
     """What a log has changed on its disk since the last flush, beside the file it appends to."""
 
-    __slots__ = ("_epochs_written", "_folder_changes", "_folder_synced", "_parent_synced", "_paths", "is_flushing")
+    __slots__ = (
+        "_epochs_written",
+        "_folder_changes",
+        "_folder_synced",
+        "_parent_synced",
+        "_paths",
+        "has_closed_segments",
+        "is_first_segment_new",
+        "is_flushing",
+    )
 
     def __init__(self, paths: list[str], *, is_clean: bool) -> None:
         self._paths = paths
@@ -78,6 +87,8 @@ class Unsynced:
         self._folder_synced = 0
         self._parent_synced = is_clean
         self.is_flushing = False
+        self.has_closed_segments = False
+        self.is_first_segment_new = False  # the name of the oldest segment's file is not durable
 
     def add(self, *paths: str) -> None:
         """Files whose content is not durable; they may be new in their folder."""
@@ -85,8 +96,13 @@ class Unsynced:
         self._folder_changes += 1
 
     def folder_made(self) -> None:
+        """The folder itself, or the file that says whose it is, is new."""
         self._parent_synced = False
         self._folder_changes += 1
+
+    def add_closed_segment(self, paths: list[str]) -> None:
+        self.add(*paths)
+        self.has_closed_segments = True
 
     def begin(
         self, disk: Disk, folder: str, file: File | None, epochs: LeaderEpochs, end_offset: int, generation: int
@@ -112,6 +128,8 @@ class Unsynced:
         self.is_flushing = False
         if plan.is_done:
             del self._paths[: len(plan.paths)]
+            self.has_closed_segments = self.has_closed_segments and bool(self._paths)
+            self.is_first_segment_new = False
             self._folder_synced = plan.folder_changes
             self._epochs_written = plan.epochs_version
             self._parent_synced = True

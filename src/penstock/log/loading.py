@@ -23,7 +23,7 @@ from penstock.log.producers import ProducerStates
 from penstock.log.removal import remove_if_there, remove_segments
 from penstock.log.scan import DamagedLog, walk_batches, walk_headers
 from penstock.log.segment import RELATIVE_OFFSET_MAX, Segment
-from penstock.log.snapshots import load_latest, snapshot_offsets, snapshot_path, write_snapshot
+from penstock.log.snapshots import load_latest, remove_snapshots_after, snapshot_offsets, snapshot_path, write_snapshot
 from penstock.log.sparse_index import DamagedIndex
 from penstock.wire.batch import CONTROL, LOG_OVERHEAD, BatchHeader
 from penstock.wire.control import ControlType, read_control_record
@@ -100,8 +100,8 @@ class Loader:
         self._start_at_log_start_offset()
         end_offset = self._segments[-1].next_offset
         start_offset = max(self._log_start_offset, self._segments[0].base_offset)
-        self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(start_offset)
+        self._epochs.truncate_from_end(end_offset)
         self._producers.end_offset = end_offset
         self._producers.expire(self._now_ms, self._config.producer_id_expiration_ms)
         recovery_point = end_offset if self._report.was_clean else min(self._recovery_point, end_offset)
@@ -200,10 +200,10 @@ class Loader:
     # -- after an unclean stop
 
     def _first_suspect(self) -> int:
-        """The segment that holds the recovery point."""
+        """The segment that holds the last durable offset. If it was closed since, its indexes may not be durable."""
         at = 0
         for index, segment in enumerate(self._segments):
-            if segment.base_offset <= self._recovery_point:
+            if segment.base_offset < self._recovery_point:
                 at = index
         return at
 
@@ -325,6 +325,7 @@ class Loader:
             return
         logger.warning("%s ends before its log start offset %d", self._folder, self._log_start_offset)
         end_offset = self._segments[-1].next_offset
+        remove_snapshots_after(self._disk, self._folder, -1)
         self._drop_segments(0)
         self._note_cut(end_offset, f"the log start offset is {self._log_start_offset}")
         base = self._log_start_offset
@@ -359,14 +360,25 @@ class Loader:
             logger.warning("%s; building it anew", problem)
             entries = None
         trusted = self._segments[:before]
-        if not entries and any(segment.size_bytes for segment in trusted):
-            self._report.rebuilt.append(path)
-            for segment in trusted:
-                for _position, header in _sound_headers(segment):
-                    self._epochs.assign(header.leader_epoch, header.base_offset)
-            return
         end_offset = trusted[-1].next_offset if trusted else self._segments[0].base_offset
-        self._epochs = LeaderEpochs([entry for entry in entries or [] if entry[1] < end_offset])
+        entries = [entry for entry in entries or [] if entry[1] < end_offset]
+        self._find_first_epochs(path, trusted, entries[0][1] if entries else end_offset)
+        for epoch, start_offset in entries:
+            self._epochs.assign(epoch, start_offset)
+
+    def _find_first_epochs(self, path: str, trusted: list[Segment], known_from: int) -> None:
+        """What the file does not say of the beginning of the log is read from the headers there."""
+        start_offset = max(self._log_start_offset, self._segments[0].base_offset)
+        if known_from <= start_offset or not any(segment.size_bytes for segment in trusted):
+            return
+        logger.warning("%s does not reach back to offset %d and is completed", path, start_offset)
+        self._report.rebuilt.append(path)
+        for segment in trusted:
+            for _position, header in _sound_headers(segment):
+                if header.base_offset >= known_from:
+                    return
+                if header.last_offset >= start_offset:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
 
     def _load_producers(self, up_to: int) -> None:
         """The state of producers at an offset: from the newest snapshot, and from the batches after it."""

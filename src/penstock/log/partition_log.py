@@ -145,6 +145,7 @@ class PartitionLog:
         log = cls(files, folder, topic_partition, config, topic_id, clock, loaded, lower_recovery_point)
         if is_new or not loaded.report.was_clean:
             log._unsynced.add(f"{folder}/{names.PARTITION_METADATA_FILE}")
+        if is_new:
             log._unsynced.folder_made()
         return log
 
@@ -281,6 +282,7 @@ class PartitionLog:
             raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot open {self._active.log_path}: {error}") from error
         if self._active.size_bytes == 0:
             self._unsynced.add()
+            self._unsynced.is_first_segment_new = len(self._segments) == 1
 
     def _write(self, active: Segment, batch: memoryview) -> None:
         """Write at the end of the file; after an error the file is put back to what it was."""
@@ -318,6 +320,7 @@ class PartitionLog:
             return
         new = Segment(self._files, self.folder, self.end_offset, created_ms=now_ms, fresh=True)
         try:
+            self._make_first_segment_durable()
             unsynced = old.finish()
             unsynced.append(write_snapshot(self._disk, self.folder, self.end_offset, self.producers))
             file = new.hold_file()
@@ -326,10 +329,16 @@ class PartitionLog:
         if file.size():
             file.truncate(0)
         old.let_go()
-        self._unsynced.add(*unsynced)
+        self._unsynced.add_closed_segment(unsynced)
         self._segments.append(new)
         self._bases.append(new.base_offset)
         self._active = new
+
+    def _make_first_segment_durable(self) -> None:
+        """A second segment must never be found without the first one: recovery could not tell that it is missing."""
+        if self._unsynced.is_first_segment_new:
+            self._disk.sync_dir(self.folder)
+            self._unsynced.is_first_segment_new = False
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll a segment that has been open for long enough although nothing is written now."""
@@ -438,11 +447,15 @@ class PartitionLog:
         return self.end_offset - self.recovery_point
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether the policy (messages, time) asks for a flush now."""
+        """Whether the policy (messages, time) asks for a flush now. Closed segments always do: it spares a recovery."""
         unflushed = self.end_offset - self.recovery_point
         if unflushed <= 0 or self._unsynced.is_flushing:
             return False
-        return unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
+        return (
+            self._unsynced.has_closed_segments
+            or unflushed >= self.config.flush_messages
+            or now_ms - self._flushed_ms >= self.config.flush_ms
+        )
 
     def begin_flush(self) -> FlushPlan:
         """What has to be synced to make everything so far durable. One plan at a time."""
@@ -517,35 +530,37 @@ class PartitionLog:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        self._prepare_cut(offset)
         at = bisect_right(self._bases, offset) - 1
         kept = self._segments[: at + 1]
-        self._drop_later_segments(at + 1)
         last = kept[-1]
-        last.cut(last.locate(offset))
+        position = last.locate(offset)
+        end_offset = last.next_offset_at(position)
+        self._prepare_cut(min(end_offset, self.recovery_point), min(end_offset, self.start_offset))
+        self._drop_later_segments(at + 1)
+        last.cut(position)
         self._set_segments(kept)
         self._forget_after_cut()
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and go on at an offset. Blocks."""
-        self._prepare_cut(min(offset, self.start_offset))
+        self._prepare_cut(min(offset, self.recovery_point), offset)
+        remove_snapshots_after(self._disk, self.folder, -1)  # first: none may be found beside a log without batches
         self._drop_later_segments(0)
         segment = Segment(self._files, self.folder, offset, created_ms=self._active.created_ms, fresh=True)
         segment.hold_file()
         self._disk.sync_dir(self.folder)
         self._set_segments([segment])
-        self.start_offset = self.recovery_point = offset
+        self.recovery_point = offset
         self.epochs.clear()
-        remove_snapshots_after(self._disk, self.folder, -1)
         self.producers.replace([], offset)
 
-    def _prepare_cut(self, offset: int) -> None:
+    def _prepare_cut(self, recovery_point: int, start_offset: int) -> None:
+        """Make durable where the next recovery begins, before anything is cut: a crash in between completes the cut."""
         assert not self._unsynced.is_flushing, "a flush of this log is under way"
         self._generation += 1
-        if offset < self.recovery_point or offset < self.start_offset:
-            self.recovery_point = min(self.recovery_point, offset)
-            self.start_offset = min(self.start_offset, offset)
+        if (recovery_point, start_offset) != (self.recovery_point, self.start_offset):
+            self.recovery_point, self.start_offset = recovery_point, start_offset
             if self._lower_recovery_point is not None:
                 self._lower_recovery_point()
 

@@ -19,6 +19,7 @@ _ALL_SUFFIXES = (names.LOG, names.SNAPSHOT, names.INDEX, names.TIME_INDEX, names
 def remove_segments(files: FileCache, folder: str, base_offsets: Iterable[int]) -> None:
     """Remove segments one after the other in the given order, each durably before the next. Blocks."""
     disk = files.disk
+    disk.sync_dir(folder)  # the segments that stay must be sure to be there before others go
     marked: list[str] = []
     for base_offset in base_offsets:
         marked += _mark(files, f"{folder}/{names.offset_name(base_offset)}")

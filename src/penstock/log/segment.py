@@ -301,7 +301,7 @@ class Segment:
 
     def cut(self, position: int) -> None:
         """Drop everything from a batch boundary on, durably, and the index entries that point there."""
-        next_offset = self._next_offset_at(position)
+        next_offset = self.next_offset_at(position)
         file = self.open_file(create=True)
         file.truncate(position)
         file.sync()
@@ -312,7 +312,7 @@ class Segment:
         self._forget_recent()
         self._cut_indexes(position, next_offset)
 
-    def _next_offset_at(self, position: int) -> int:
+    def next_offset_at(self, position: int) -> int:
         """The offset after the batch that ends at a position."""
         entry = self.index.find_by_value(position - 1)
         next_offset = self.base_offset

@@ -15,9 +15,9 @@ from penstock.base.identifiers import TopicPartition
 from penstock.log.config import LogConfig
 from penstock.log.log_directory import LogDirectory
 from penstock.log.partition_log import PartitionLog
-from penstock.log.producers import ProducerStates
+from penstock.log.producers import ProducerState, ProducerStates
 from penstock.testing.sim_disk import SimDisk
-from penstock.wire.batch import BatchHeader, each_batch, read_header, stamp
+from penstock.wire.batch import each_batch, read_header, stamp
 from penstock.wire.records import Record, build_batch
 
 DIRECTORY = "/data"
@@ -117,11 +117,12 @@ class LogMachine:
     def truncate(self, offset: int) -> None:
         """Cut; what is cut may be found as long as the cut is not over, and never afterwards."""
         kept = [stored for stored in self.expected.batches if stored.last_offset < offset]
-        end = max(kept[-1].last_offset + 1 if kept else 0, self.expected.start_low)
+        end = kept[-1].last_offset + 1 if kept else 0
         self.expected.durable_end = min(self.expected.durable_end, end)
-        self.expected.start_low = min(self.expected.start_low, offset)
+        self.expected.start_low = min(self.expected.start_low, end)
         self.log.truncate_to(offset)
         self.expected.batches = kept
+        self.expected.start_high = self.log.start_offset
         self._forget_sequences()
 
     def truncate_fully(self, offset: int) -> None:
@@ -129,6 +130,7 @@ class LogMachine:
         expected.durable_end = 0
         expected.restarts_at = offset
         expected.start_low = min(expected.start_low, offset)
+        expected.start_high = max(expected.start_high, offset)
         self.log.truncate_fully_and_start_at(offset)
         self.expected = Expected(durable_end=offset, start_low=offset, start_high=offset)
         self._forget_sequences()
@@ -198,8 +200,8 @@ class LogMachine:
         assert _log_files(disk) == logs, "a second recovery changed the log"
         assert second.recovery.cut_bytes == 0
         assert (second.start_offset, second.end_offset) == (first.start_offset, first.end_offset)
-        assert second.epochs.entries() == first.epochs.entries()
-        assert list(second.producers) == list(first.producers)
+        assert second.epochs.entries() == first.epochs.entries(), f"{second.epochs.entries()} {first.epochs.entries()}"
+        assert _by_id(second.producers) == _by_id(first.producers), "a second recovery changed the producers"
         self._use(disk, second)
 
     def _open_and_compare(self, disk: SimDisk) -> PartitionLog | None:
@@ -284,9 +286,9 @@ def _check_state(log: PartitionLog, found: list[Stored]) -> None:
             assert part.file.read(part.size_bytes, part.position) == stored.content
 
 
+def _by_id(producers: ProducerStates) -> dict[int, ProducerState]:
+    return {state.producer_id: state for state in producers}
+
+
 def _log_files(disk: SimDisk) -> dict[str, bytes | None]:
     return {path: content for path, content in disk.snapshot().items() if path.endswith(".log")}
-
-
-def header_of(stored: Stored) -> BatchHeader:
-    return read_header(stored.content)
