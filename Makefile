@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/wire/_records.py
+SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/wire/_records.py src/penstock/wire/_records.pxd
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all check format lint types imports docs bench clean

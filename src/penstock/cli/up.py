@@ -22,7 +22,7 @@ ONE_MACHINE = {
     "transaction.state.log.min.isr": "1",
 }
 #: Variables of this prefix that are not settings.
-NOT_SETTINGS = ("PENSTOCK_BOOTSTRAP", "PENSTOCK_KAFKA_LIBS", "PENSTOCK_TEST_BOOTSTRAP")
+NOT_SETTINGS = ("PENSTOCK_BOOTSTRAP", "PENSTOCK_CLIENT_CONFIG", "PENSTOCK_KAFKA_LIBS", "PENSTOCK_TEST_BOOTSTRAP")
 
 
 def up(
