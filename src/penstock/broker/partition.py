@@ -108,12 +108,7 @@ class Partition:
 
     @property
     def _would_take_at_once(self) -> bool:
-        return not (self.is_syncing or self.config.inside or self.is_below_min_insync)
-
-    @property
-    def is_below_min_insync(self) -> bool:
-        """Too few replicas are in sync for acks=all: this broker's own is the only one."""
-        return self.config.min_insync_replicas > 1
+        return not (self.is_syncing or self.config.inside)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 

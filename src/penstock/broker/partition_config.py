@@ -1,4 +1,4 @@
-"""A topic's settings, as its partitions want them: for the log, for the inside of batches, for acknowledgements."""
+"""A topic's settings, as its partitions want them: for the log and for the inside of batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class PartitionConfig:
 
     log: LogConfig
     inside: InsideRules
-    min_insync_replicas: int
 
 
 def partition_config(topic: TopicSettings, broker: Settings) -> PartitionConfig:
@@ -36,7 +35,6 @@ def partition_config(topic: TopicSettings, broker: Settings) -> PartitionConfig:
     return PartitionConfig(
         log=_log_config(topic, broker),
         inside=InsideRules(codec, _compression_level(topic), needs_keys="compact" in topic.list("cleanup.policy")),
-        min_insync_replicas=topic.integer("min.insync.replicas"),
     )
 
 

@@ -237,12 +237,8 @@ class _Produce:
         if data.records is None:
             raise ApiError(Error.INVALID_RECORD, "there are no records for this partition")
         if self._version >= TOPIC_IDS_SINCE:
-            partition = self._handler.partitions.find_by_id(topic.topic_id, data.index)
-        else:
-            partition = self._handler.partitions.find(topic.name, data.index)
-        if self._request.acks == -1 and partition.is_below_min_insync:
-            raise ApiError(Error.NOT_ENOUGH_REPLICAS, "fewer replicas are in sync than min.insync.replicas asks for")
-        return partition
+            return self._handler.partitions.find_by_id(topic.topic_id, data.index)
+        return self._handler.partitions.find(topic.name, data.index)
 
     def _append(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
         assert data.records is not None
