@@ -268,6 +268,16 @@ class Client:
             raise Closed
         return ours
 
+    def ask_raw(self, name: str, version: int, body: bytes, *, differs: Mapping[str, str] | None = None) -> Any:
+        """The answer to a request whose body may be anything; None if the broker closes the connection instead."""
+        api = API_OF_NAME[name]
+        ours = self._try(lambda: self._penstock.exchange(api, version, body))
+        if (kafka := self._kafka) is not None:
+            self._compare(
+                f"{name} v{version}", ours, self._try(lambda: kafka.exchange(api, version, body)), differs or {}
+            )
+        return None if ours is Closed else ours
+
     def send(self, name: str, version: int, **values: Any) -> None:
         """A request that is not answered."""
         api = API_OF_NAME[name]
@@ -510,6 +520,11 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory, kafka_libs: Path) ->
     process, address = start_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"), SETTINGS)
     yield address
     _stop(process)
+
+
+@pytest.fixture
+def now_ms() -> int:
+    return NOW_MS
 
 
 @pytest.fixture(params=["penstock", pytest.param("beside-kafka", marks=pytest.mark.kafka)])

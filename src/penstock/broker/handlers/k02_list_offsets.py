@@ -9,6 +9,8 @@ batch, which is read beside the loop.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
@@ -37,11 +39,19 @@ _CONSUMER = -1
 async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     topics = []
     for topic in request.topics:
+        counts = Counter(part.partition_index for part in topic.partitions)
         answers = [
             await _answer(broker, topic.name, part, request.isolation_level, context.version)
             for part in topic.partitions
+            if counts[part.partition_index] == 1
         ]
-        topics.append(ListOffsetsResponseTopic(name=topic.name, partitions=answers))
+        answers += [
+            ListOffsetsResponsePartition(partition_index=index, error_code=Error.INVALID_REQUEST)
+            for index, count in counts.items()
+            if count > 1
+        ]
+        if answers:
+            topics.append(ListOffsetsResponseTopic(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 
@@ -68,7 +78,9 @@ async def _find(broker: Broker, partition: Partition, timestamp: int, isolation_
     """(timestamp, offset, leader epoch); -1 where there is nothing to tell."""
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.start_offset, log.epochs.epoch_of(log.start_offset)
+        epoch = log.epochs.epoch_of(log.start_offset)
+        is_empty = log.start_offset == log.end_offset
+        return -1, log.start_offset, partition.leader.epoch if epoch < 0 and is_empty else epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     if not partition.leader.has_committed_in_epoch:

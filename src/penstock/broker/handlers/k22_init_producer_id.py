@@ -12,13 +12,19 @@ from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 KEY = 22
+NONE = -1
 
 
 async def handle(broker: Broker, request: InitProducerIdRequest, _context: RequestContext) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        error = Error.COORDINATOR_NOT_AVAILABLE if request.transactional_id else Error.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=error)
+        return _refusal(Error.COORDINATOR_NOT_AVAILABLE if request.transactional_id else Error.INVALID_REQUEST)
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return _refusal(Error.INVALID_REQUEST)
     try:
         return InitProducerIdResponse(producer_id=await broker.producer_ids.next_id(), producer_epoch=0)
     except ApiError as refused:
-        return InitProducerIdResponse(error_code=refused.error)
+        return _refusal(refused.error)
+
+
+def _refusal(error: Error) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=NONE)

@@ -9,6 +9,8 @@ from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsRequestTopic,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
@@ -25,9 +27,11 @@ def handle(
     names = sorted({topic.name for topic in request.topics} or broker.view.topics)
     first_partition = 0
     if request.cursor is not None:
+        if _is_bad(request.cursor, request.topics):
+            return DescribeTopicPartitionsResponse(topics=[_refused(name, Error.INVALID_REQUEST) for name in names])
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
-            first_partition = max(request.cursor.partition_index, 0)
+            first_partition = request.cursor.partition_index
     room = max(1, min(request.response_partition_limit, broker.settings.integer("max.request.partition.size.limit")))
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -38,6 +42,7 @@ def handle(
         if topic is None:
             response.topics.append(_unknown(name))
             continue
+        first_partition = min(first_partition, len(topic.partitions))
         end = min(first_partition + room, len(topic.partitions))
         response.topics.append(_describe(broker, topic, first_partition, end))
         room -= end - first_partition
@@ -48,9 +53,20 @@ def handle(
     return response
 
 
+def _is_bad(cursor: DescribeTopicPartitionsRequestCursor, asked: list[DescribeTopicPartitionsRequestTopic]) -> bool:
+    """A topic that is gone since the last page is no reason to fail if all topics are asked for."""
+    is_elsewhere = bool(asked) and cursor.topic_name not in {topic.name for topic in asked}
+    return is_elsewhere or cursor.partition_index < 0
+
+
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     is_bad = topic_name_problem(name) is not None
-    error = Error.INVALID_TOPIC_EXCEPTION if is_bad else Error.UNKNOWN_TOPIC_OR_PARTITION
+    answer = _refused(name, Error.INVALID_TOPIC_EXCEPTION if is_bad else Error.UNKNOWN_TOPIC_OR_PARTITION)
+    answer.topic_authorized_operations = TOPIC_OPERATIONS
+    return answer
+
+
+def _refused(name: str, error: Error) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=error, name=name, topic_id=NO_ID, topic_authorized_operations=NOT_ASKED
     )
