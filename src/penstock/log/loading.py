@@ -212,6 +212,8 @@ class Loader:
         for offset in self._snapshots:
             if offset > base_offset:
                 remove_if_there(self._disk, snapshot_path(self._folder, offset))
+            else:
+                self._unsynced.append(snapshot_path(self._folder, offset))
         self._rebuild_missing_indexes(first)
         self._load_epochs(first)
         self._load_producers(base_offset)

@@ -186,7 +186,7 @@ class ProducerStates:
         if self._decided:
             self._decided = [pair for pair in self._decided if pair[0] >= high_watermark]
         starts = [first_offset for _marker, first_offset in self._decided]
-        return min(high_watermark, *self._open.values(), *starts)
+        return min([high_watermark, *self._open.values(), *starts])
 
     # -- as a whole
 

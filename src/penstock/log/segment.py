@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 from penstock.base.world import File
 from penstock.log import names
@@ -17,7 +18,7 @@ from penstock.log.intervals import Intervals
 from penstock.log.scan import DamagedLog, walk_headers
 from penstock.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, DamagedIndex, SparseIndex
 from penstock.log.txn_index import TransactionIndex
-from penstock.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP
+from penstock.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
 
 RECENT_BATCHES_MAX = 512
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -192,22 +193,19 @@ class Segment:
 
     def load_tail(self, size_bytes: int) -> None:
         """Find the end of a cleanly closed segment from its last index entry on; DamagedLog if it does not fit."""
-        file = self.open_file()
         last = self.index.last()
         position = last[1] if last is not None else 0
         next_offset = self.base_offset
+        self.size_bytes = size_bytes
         last_time = self.time_index.last()
         max_timestamp, max_timestamp_offset = last_time if last_time is not None else (NO_TIMESTAMP, 0)
-        for at, header in walk_headers(file, position, size_bytes):
+        for at, header in self._walk_from(last):
             if header.base_offset < next_offset:
-                raise DamagedLog(file.path, at, f"base offset {header.base_offset} follows {next_offset - 1}")
-            if last is not None and at == position and header.last_offset != self.base_offset + last[0]:
-                raise DamagedIndex(f"{self.index.path} does not fit the log")
+                raise DamagedLog(self.log_path, at, f"base offset {header.base_offset} follows {next_offset - 1}")
             next_offset = header.next_offset
             if header.max_timestamp > max_timestamp:
                 max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset - self.base_offset
         self._bytes_since_index = size_bytes - position
-        self.size_bytes = size_bytes
         self.next_offset = next_offset
         self.max_timestamp_value = max_timestamp
         self.max_timestamp_offset = self.base_offset + max_timestamp_offset
@@ -226,14 +224,26 @@ class Segment:
             lasts, positions = self._recent_lasts, self._recent_positions
             at = bisect_left(lasts, offset)
             return positions[at] if at < len(lasts) else self.size_bytes
-        entry = self.index.find_by_key(offset - self.base_offset)
-        start = entry[1] if entry is not None else 0
-        for position, header in walk_headers(self.open_file(), start, self.size_bytes):
-            if entry is not None and position == start and header.last_offset != self.base_offset + entry[0]:
-                raise DamagedIndex(f"{self.index.path} does not fit the log")
+        for position, header in self._walk_from(self.index.find_by_key(offset - self.base_offset)):
             if header.last_offset >= offset:
                 return position
         return self.size_bytes
+
+    def _walk_from(self, entry: tuple[int, int] | None) -> Iterator[tuple[int, BatchHeader]]:
+        """The headers from the batch of an index entry on; DamagedIndex if the entry does not fit the log."""
+        if entry is None:
+            yield from walk_headers(self.open_file(), 0, self.size_bytes)
+            return
+        offset, position = entry
+        walk = walk_headers(self.open_file(), position, self.size_bytes)
+        try:
+            first = next(walk, None)
+        except DamagedLog as damage:
+            raise DamagedIndex(f"{self.index.path} or its log is damaged: {damage}") from damage
+        if first is None or first[1].last_offset != self.base_offset + offset:
+            raise DamagedIndex(f"{self.index.path} does not fit the log at {position}")
+        yield first
+        yield from walk
 
     def boundary_at_or_before(self, position: int) -> int:
         """The largest batch boundary that is not after a position."""
@@ -244,7 +254,7 @@ class Segment:
             return positions[bisect_right(positions, position) - 1]
         entry = self.index.find_by_value(position)
         boundary = entry[1] if entry is not None else 0
-        for at, _header in walk_headers(self.open_file(), boundary, self.size_bytes):
+        for at, _header in self._walk_from(entry):
             if at > position:
                 break
             boundary = at

@@ -28,13 +28,14 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment."""
 
-    __slots__ = ("_entries", "_files", "_written", "path")
+    __slots__ = ("_changed", "_entries", "_files", "_written", "path")
 
     def __init__(self, files: FileCache, path: str, *, exists: bool) -> None:
         self._files = files
         self.path = path
         self._entries: list[AbortedTransaction] | None = None if exists else []
         self._written = 0  # how many of the entries are in the file
+        self._changed = False  # the file has been changed since it was asked about
 
     def append(self, aborted: AbortedTransaction) -> None:
         self.entries().append(aborted)
@@ -47,32 +48,35 @@ class TransactionIndex:
         return self._entries
 
     def write_pending(self) -> bool:
-        """Put what only memory knows into the file; whether there was anything."""
-        if self._entries is None or len(self._entries) == self._written:
-            return False
-        new = self._entries[self._written :]
-        block = b"".join(ENTRY.pack(VERSION, *entry) for entry in new)
-        self._files.get(self.path, create=True).write([block], self._written * ENTRY.size)
-        self._written += len(new)
-        return True
+        """Put what only memory knows into the file; whether the file has changed and is not synced."""
+        if self._entries is not None and len(self._entries) > self._written:
+            new = self._entries[self._written :]
+            block = b"".join(ENTRY.pack(VERSION, *entry) for entry in new)
+            self._files.get(self.path, create=True).write([block], self._written * ENTRY.size)
+            self._written += len(new)
+            self._changed = True
+        changed, self._changed = self._changed, False
+        return changed
 
     def keep_below(self, offset: int) -> None:
         """Forget transactions whose marker is at or after an offset."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < self._written:
-            self._files.get(self.path).truncate(len(kept) * ENTRY.size)
-            self._written = len(kept)
+            self._cut_file(len(kept))
         entries[:] = kept
 
     def clear(self) -> None:
         self._entries = []
-        self._written = 0
         try:
-            file = self._files.get(self.path)
+            self._cut_file(0)
         except FileNotFoundError:
-            return
-        file.truncate(0)
+            self._written = 0
+
+    def _cut_file(self, count: int) -> None:
+        self._files.get(self.path).truncate(count * ENTRY.size)
+        self._written = count
+        self._changed = True
 
 
 def read_entries(content: bytes) -> list[AbortedTransaction]:
