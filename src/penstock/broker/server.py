@@ -29,6 +29,7 @@ class ConnectionLimits:
     connections_per_ip_max: int
     per_ip_overrides: Mapping[str, int]
     idle_s_max: float
+    frame_s_max: float = 60.0
 
     def allowed_from(self, host: str) -> int:
         return self.per_ip_overrides.get(host, self.connections_per_ip_max)
@@ -122,7 +123,7 @@ class Server:
             if connection.was_active:
                 connection.was_active = False
                 connection.last_active = now
-            reason = connection.is_overdue(now)
+            reason = connection.is_overdue(now, self.limits.frame_s_max)
             if reason is not None:
                 connection.close(reason)
             elif now - connection.last_active > self.limits.idle_s_max and connection.is_idle:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from uuid import UUID
 
 from penstock import __version__
@@ -202,9 +203,11 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
         host, colon, count = item.strip().rpartition(":")
         if colon:
             overrides[host] = int(count)
+    idle_ms = settings.integer("connections.max.idle.ms")
     return ConnectionLimits(
         connections_max=settings.integer("max.connections"),
         connections_per_ip_max=settings.integer("max.connections.per.ip"),
         per_ip_overrides=overrides,
-        idle_s_max=settings.integer("connections.max.idle.ms") / 1000,
+        idle_s_max=idle_ms / 1000 if idle_ms >= 0 else math.inf,
+        frame_s_max=settings.integer("connection.frame.timeout.ms") / 1000,
     )
