@@ -66,12 +66,13 @@ class Bench:
         count: int = 1,
         *,
         size_bytes: int = 1,
-        epoch: int = 0,
+        epoch: int | None = None,
         timestamps: Sequence[int] | None = None,
         **options: int | bool,
     ) -> Appended:
         batch = self.batch([b"x" * size_bytes] * count, timestamps, **options)
-        return log.append_as_leader(batch, read_header(batch), epoch, self.clock.now_ms)
+        leader_epoch = max(0, log.epochs.latest) if epoch is None else epoch
+        return log.append_as_leader(batch, read_header(batch), leader_epoch, self.clock.now_ms)
 
     def files(self) -> list[str]:
         return self.disk.list_dir(self.folder)

@@ -106,6 +106,23 @@ def delete_and_make_again(machine: LogMachine) -> None:
     machine.append()
 
 
+def cut_and_go_on(machine: LogMachine) -> None:
+    for _ in range(4):
+        machine.append()
+    machine.flush()
+    machine.truncate(2)
+    machine.new_epoch()
+    machine.append()
+
+
+def let_old_segments_go(machine: LogMachine) -> None:
+    for _ in range(4):
+        machine.append()
+        machine.roll()
+    machine.flush()
+    machine.retain(100)
+
+
 WORKLOADS: list[Workload] = [append_and_roll, truncate, forget_the_beginning, restart, delete_and_make_again]
 
 
@@ -209,7 +226,7 @@ def test_a_cut_that_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(segment.Segment, "cut", cut)
     with pytest.raises(CrashFound):
-        enumerate_crashes(truncate)
+        enumerate_crashes(cut_and_go_on)
 
 
 def test_retention_that_removes_without_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,4 +236,4 @@ def test_retention_that_removes_without_order_is_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("penstock.log.partition_log.remove_segments", remove_at_once)
     with pytest.raises(CrashFound):
-        enumerate_crashes(forget_the_beginning)
+        enumerate_crashes(let_old_segments_go, losses_max=40, stride=3)

@@ -94,6 +94,13 @@ def test_offsets_and_epoch_are_filled_in(bench: Any) -> None:
     assert log.epochs.entries() == [(5, 0)]
 
 
+def test_an_older_leader_is_fenced(bench: Any) -> None:
+    log = bench.open()
+    bench.append(log, epoch=5)
+    assert refused(bench.append, log, epoch=4) is Error.FENCED_LEADER_EPOCH
+    assert log.end_offset == 1
+
+
 def test_a_batch_over_the_limit_is_refused(bench: Any) -> None:
     log = bench.open(LogConfig(max_message_bytes=200))
     assert refused(bench.append, log, size_bytes=300) is Error.MESSAGE_TOO_LARGE

@@ -32,7 +32,7 @@ from penstock.log.segment import Segment
 from penstock.log.snapshots import load_latest, remove_snapshots_after, write_snapshot
 from penstock.log.sparse_index import DamagedIndex
 from penstock.log.timestamps import FoundByTime, first_record_since, newest_record
-from penstock.log.txn_index import AbortedTransaction
+from penstock.log.txn_index import AbortedTransaction, aborted_between
 from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header, stamp
 from penstock.wire.batch import stamp_append_time as _stamp_append_time
 from penstock.wire.control import ControlType, build_control_batch
@@ -227,10 +227,12 @@ class PartitionLog:
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
         size_bytes = len(batch)
+        if leader_epoch < self.epochs.latest:
+            raise ApiError(Error.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} is over: the log has {self.epochs.latest}")
         active = self._active_for(size_bytes, last_offset, header.max_timestamp, now_ms)
         stamp(batch, base_offset, leader_epoch)
         self._write(active, batch)
-        if leader_epoch > self.epochs.latest:
+        if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         active.note_batch(last_offset, header.max_timestamp, size_bytes, self.config.index_interval_bytes)
         self.end_offset = last_offset + 1
@@ -257,7 +259,7 @@ class PartitionLog:
     def _active_for(self, size_bytes: int, last_offset: int, timestamp: int, now_ms: int) -> Segment:
         """The segment that takes the next batch, rolled if that is due, with its file open."""
         if self._failure is not None:
-            self._refuse_storage(self._failure)
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, self._failure)
         active = self._active
         config = self.config
         if not active.has_room_for(size_bytes, last_offset, config.segment_bytes, config.index_size_bytes_max) or (
@@ -307,9 +309,6 @@ class PartitionLog:
     def fail(self, reason: str) -> None:
         """The disk cannot be trusted any more: refuse every append from now on."""
         self._failure = self._failure or reason
-
-    def _refuse_storage(self, reason: str) -> NoReturn:
-        raise ApiError(Error.KAFKA_STORAGE_ERROR, reason)
 
     # -- rolling
 
@@ -431,14 +430,8 @@ class PartitionLog:
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch a range of offsets, for readers of committed records."""
-        found = []
-        for segment in self._segments[max(0, bisect_right(self._bases, start_offset) - 1) :]:
-            for entry in segment.txn_index.entries():
-                if entry.last_offset >= start_offset and entry.first_offset < end_offset:
-                    found.append(entry)
-                if entry.last_stable_offset >= end_offset:
-                    return found
-        return found
+        segments = self._segments[max(0, bisect_right(self._bases, start_offset) - 1) :]
+        return aborted_between([segment.txn_index for segment in segments], start_offset, end_offset)
 
     # -- flushing
 
@@ -467,7 +460,7 @@ class PartitionLog:
         self._unsynced.complete(plan)
         if not plan.is_done:
             self.fail(f"a sync of {self.folder} failed: {plan.error}")
-            self._refuse_storage(str(self._failure))
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, self._failure)
         self._flushed_ms = self._clock.wall_ms()
         if plan.generation == self._generation:
             self.recovery_point = max(self.recovery_point, plan.end_offset)

@@ -7,6 +7,7 @@ A segment without aborted transactions has no such file. Entries stay in memory 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
@@ -77,6 +78,20 @@ class TransactionIndex:
         self._files.get(self.path).truncate(count * ENTRY.size)
         self._written = count
         self._changed = True
+
+
+def aborted_between(
+    indexes: Iterable[TransactionIndex], start_offset: int, end_offset: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions of these segments that touch a range of offsets."""
+    found = []
+    for index in indexes:
+        for entry in index.entries():
+            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return found
+    return found
 
 
 def read_entries(content: bytes) -> list[AbortedTransaction]:
