@@ -67,6 +67,7 @@ class Intake:
     owned_bytes: int = 0
     shared: memoryview = field(init=False)
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
+    overdrawn: Connection | None = None  # the one that may go beyond the budget, so that somebody always gets on
 
     def __post_init__(self) -> None:
         self.shared = self._new_shared()
@@ -80,11 +81,31 @@ class Intake:
         handed, self.shared = self.shared, self._new_shared()
         return handed
 
+    @property
+    def is_short(self) -> bool:
+        """Half of the budget is gone: nobody keeps a buffer just in case."""
+        return self.owned_bytes > self.budget_bytes // 2
+
+    def may_grow(self, connection: Connection, size_bytes: int) -> bool:
+        """Whether a connection may own so many bytes more."""
+        if self.owned_bytes + size_bytes <= self.budget_bytes:
+            return True
+        if self.overdrawn is None:
+            self.overdrawn = connection
+        return self.overdrawn is connection
+
+    def frame_ended(self, connection: Connection) -> None:
+        """A connection's unfinished frame is whole, or will never be."""
+        if self.overdrawn is connection:
+            self.overdrawn = None
+            self.release(0)
+
     def release(self, size_bytes: int) -> None:
         """Bytes of an own buffer are free again: connections that waited for room may go on."""
         self.owned_bytes -= size_bytes
-        while self.waiting and self.owned_bytes < self.budget_bytes:
-            self.waiting.popleft()()
+        for _ in range(len(self.waiting)):  # those who have to wait again stand at the end
+            if self.owned_bytes < self.budget_bytes or self.overdrawn is None:
+                self.waiting.popleft()()
 
 
 class ConnectionBroken(Exception):
@@ -235,7 +256,8 @@ class Connection:
         if self._start == self._end:
             self._start = self._end = self._frame_needs = 0
             self._frame_started = None
-            if len(own) <= SHARED_BUFFER_BYTES or len(own) > OWN_BUFFER_KEPT_BYTES_MAX:
+            self._intake.frame_ended(self)
+            if not SHARED_BUFFER_BYTES < len(own) <= OWN_BUFFER_KEPT_BYTES_MAX or self._intake.is_short:
                 self._drop_own()
         elif self._is_reading:
             self._make_room()
@@ -275,7 +297,7 @@ class Connection:
         own = self._own
         assert own is not None
         have = self._end - self._start
-        if self._frame_started is None:
+        if self._frame_started is None or self._start:
             self._frame_started = self._clock.monotonic()
         if self._start:
             own[:have] = own[self._start : self._end]
@@ -288,10 +310,11 @@ class Connection:
             raise ConnectionBroken(f"a frame of {size} bytes (allowed: 8 to {self._intake.frame_bytes_max})")
         needs = size + 4
         if have == len(own):
-            if self._intake.owned_bytes + have > self._intake.budget_bytes and not self._waits_for_budget:
+            capacity = min(needs, 2 * have)
+            if not self._intake.may_grow(self, capacity - have):
                 self._wait_for_budget()
                 return
-            self._grow(min(needs, 2 * len(own)))
+            self._grow(capacity)
             own = self._own
             assert own is not None
         self._frame_needs = min(needs, len(own))
@@ -309,11 +332,10 @@ class Connection:
         self._intake.waiting.append(self._budget_is_free)
 
     def _budget_is_free(self) -> None:
-        if self.is_closed:
-            return
-        self._make_room()
-        self._waits_for_budget = False
-        self._update_reading()
+        if not self.is_closed:
+            self._waits_for_budget = False
+            self._make_room()
+            self._update_reading()
 
     def _drop_own(self) -> None:
         if self._own is not None:
@@ -492,6 +514,11 @@ class Connection:
         return None
 
     @property
+    def is_stalled(self) -> bool:
+        """The peer owes the rest of a request."""
+        return self._frame_started is not None and self._is_reading
+
+    @property
     def is_idle(self) -> bool:
         """Nothing is under way in either direction."""
         return not (self._slots or self._out or self._holds or self._frame_started is not None)
@@ -507,6 +534,7 @@ class Connection:
             if slot.on_cancel is not None and not slot.is_filled:
                 slot.on_cancel()
         self._slots.clear()
+        self._intake.frame_ended(self)
         if not self._holds:
             self._drop_own()
         elif self._own is not None:

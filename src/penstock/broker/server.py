@@ -123,6 +123,9 @@ class Server:
             if connection.was_active:
                 connection.was_active = False
                 connection.last_active = now
+            elif self._intake.waiting and connection.is_stalled:
+                connection.close("a request that stood still while others waited for memory")
+                continue
             reason = connection.is_overdue(now, self.limits.frame_s_max)
             if reason is not None:
                 connection.close(reason)

@@ -1,0 +1,132 @@
+"""The rules of fetch sessions (KIP-227)."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import TopicPartition
+from penstock.broker.fetch_sessions import EVICTION_IDLE_S, FetchedPartition, FetchSession, FetchSessions
+from penstock.testing.sim_world import SimRandom
+
+
+def sessions(slots: int = 3) -> FetchSessions:
+    return FetchSessions(slots, SimRandom("test"))
+
+
+def opened(cache: FetchSessions, now: float = 0.0, *, privileged: bool = False) -> FetchSession:
+    session = cache.open(uses_topic_ids=False, is_privileged=privileged, now=now)
+    assert session is not None
+    return session
+
+
+def item(index: int, offset: int = 0) -> FetchedPartition:
+    return FetchedPartition(TopicPartition("t", index), None, offset, 100, -1, -1, -1)
+
+
+def test_ids_are_positive_and_different() -> None:
+    cache = sessions(100)
+    ids = {opened(cache).session_id for _ in range(100)}
+    assert len(ids) == 100 and all(0 < session_id < 2**31 for session_id in ids)
+
+
+def test_the_epoch_counts_from_one_and_wraps_to_one() -> None:
+    cache = sessions()
+    session = opened(cache)
+    for epoch in (1, 2, 3):
+        assert cache.resume(session.session_id, epoch, uses_topic_ids=False, now=1.0) is session
+    session.epoch = 0x7FFFFFFF
+    cache.resume(session.session_id, 0x7FFFFFFF, uses_topic_ids=False, now=1.0)
+    assert session.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("session_offset", "epoch", "by_id", "error"),
+    [
+        (1, 1, False, Error.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 2, False, Error.INVALID_FETCH_SESSION_EPOCH),
+        (0, 3, False, Error.INVALID_FETCH_SESSION_EPOCH),
+        (0, 1, True, Error.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_a_request_that_does_not_fit_must_begin_anew(
+    session_offset: int, epoch: int, by_id: bool, error: Error
+) -> None:
+    cache = sessions()
+    session = opened(cache)
+    with pytest.raises(ApiError) as refused:
+        cache.resume(session.session_id + session_offset, epoch, uses_topic_ids=by_id, now=0.0)
+    assert refused.value.error is error
+    assert cache.resume(session.session_id, 1, uses_topic_ids=False, now=0.0) is session
+
+
+def test_the_same_epoch_twice_is_refused() -> None:
+    cache = sessions()
+    session = opened(cache)
+    cache.resume(session.session_id, 1, uses_topic_ids=False, now=0.0)
+    with pytest.raises(ApiError):
+        cache.resume(session.session_id, 1, uses_topic_ids=False, now=0.0)
+
+
+def test_a_closed_session_is_gone() -> None:
+    cache = sessions()
+    session = opened(cache)
+    cache.close(session.session_id)
+    cache.close(session.session_id)
+    with pytest.raises(ApiError):
+        cache.resume(session.session_id, 1, uses_topic_ids=False, now=0.0)
+    assert len(cache) == 0
+
+
+def test_a_full_cache_gives_no_session_while_all_are_in_use() -> None:
+    cache = sessions(2)
+    for _ in range(2):
+        opened(cache)
+    assert cache.open(uses_topic_ids=False, is_privileged=False, now=1.0) is None
+
+
+def test_a_full_cache_lets_the_longest_idle_go() -> None:
+    cache = sessions(2)
+    old, new = opened(cache, 0.0), opened(cache, 50.0)
+    third = opened(cache, EVICTION_IDLE_S + 1)
+    assert [session.session_id for session in cache] == [new.session_id, third.session_id]
+    with pytest.raises(ApiError):
+        cache.resume(old.session_id, 1, uses_topic_ids=False, now=200.0)
+
+
+def test_followers_take_the_place_of_consumers_and_never_of_followers() -> None:
+    cache = sessions(2)
+    consumer, follower = opened(cache, 5.0), opened(cache, 0.0, privileged=True)
+    second = opened(cache, 6.0, privileged=True)
+    assert [session.session_id for session in cache] == [follower.session_id, second.session_id]
+    assert consumer.session_id not in {session.session_id for session in cache}
+    assert cache.open(uses_topic_ids=False, is_privileged=True, now=7.0) is None
+
+
+def test_no_slots_no_sessions() -> None:
+    assert sessions(0).open(uses_topic_ids=False, is_privileged=True, now=0.0) is None
+
+
+def test_partitions_are_added_changed_and_forgotten() -> None:
+    session = opened(sessions())
+    session.update([item(0), item(1), item(2)], ())
+    session.partitions[TopicPartition("t", 1)].told_high_watermark = 77
+    session.update([item(1, offset=5), item(3)], [TopicPartition("t", 0), TopicPartition("unknown", 9)])
+    assert [name.partition for name in session.partitions] == [1, 2, 3]
+    changed = session.partitions[TopicPartition("t", 1)]
+    assert (changed.fetch_offset, changed.told_high_watermark) == (5, 77)
+
+
+def test_what_is_forgotten_and_named_in_one_request_is_new() -> None:
+    session = opened(sessions())
+    session.update([item(0)], ())
+    session.partitions[TopicPartition("t", 0)].told_high_watermark = 9
+    session.update([item(0)], [TopicPartition("t", 0)])
+    assert session.partitions[TopicPartition("t", 0)].told_high_watermark == -1
+
+
+def test_a_partition_that_was_served_goes_to_the_end() -> None:
+    session = opened(sessions())
+    session.update([item(0), item(1), item(2)], ())
+    session.served(session.partitions[TopicPartition("t", 0)])
+    assert [name.partition for name in session.partitions] == [1, 2, 0]
