@@ -327,10 +327,16 @@ def test_closed_segments_ask_to_be_flushed(bench: Any) -> None:
     log = bench.open()
     bench.append(log)
     log.roll(bench.clock.now_ms)
-    assert log.needs_flush(bench.clock.now_ms)
-    log.flush()
     bench.append(log)
+    assert log.has_unsynced_closed_segments
     assert not log.needs_flush(bench.clock.now_ms)
+    plan = log.begin_flush(closed_only=True)
+    assert plan.file is None  # the active segment is left alone
+    assert not log.has_unsynced_closed_segments
+    plan.run()
+    log.complete_flush(plan)
+    assert (log.recovery_point, log.end_offset) == (1, 2)
+    assert not log.has_unsynced_closed_segments
 
 
 def test_what_is_appended_during_a_flush_is_not_covered_by_it(bench: Any) -> None:
