@@ -1,0 +1,206 @@
+"""Apache Kafka's own programs, and brokers to run them against."""
+
+from __future__ import annotations
+
+import base64
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from penstock.testing.broker_process import BrokerProcess, free_port
+
+HERE = Path(__file__).parent
+JAVA = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+TOOL_TIMEOUT_S = 60
+PROGRAM_TIMEOUT_S = 120
+APACHE_START_TIMEOUT_S = 60
+APACHE_STOP_TIMEOUT_S = 30
+#: Where the tools live; ConfigCommand is the last one still in Scala.
+PACKAGES = {"ConfigCommand": "kafka.admin", "ConsoleConsumer": "org.apache.kafka.tools.consumer"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a tool did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class ToolRunner:
+    """A JVM that runs one tool after the other (ToolRunner.java). A tool that hangs is ended with it."""
+
+    def __init__(self, libs: Path) -> None:
+        self._process = subprocess.Popen(
+            [*JAVA, "-cp", f"{libs}/*", str(HERE / "ToolRunner.java")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._answers: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def run(self, tool: str, *arguments: str | Path, stdin: str = "") -> Outcome:
+        name = f"{PACKAGES.get(tool, 'org.apache.kafka.tools')}.{tool}"
+        assert self._process.stdin is not None
+        self._process.stdin.write("\t".join([name, _packed(stdin), *(_packed(str(word)) for word in arguments)]) + "\n")
+        self._process.stdin.flush()
+        try:
+            answer = self._answers.get(timeout=TOOL_TIMEOUT_S)
+        except queue.Empty:
+            self._process.kill()
+            raise AssertionError(f"{tool} {' '.join(map(str, arguments))} took more than {TOOL_TIMEOUT_S} s") from None
+        assert answer, f"the JVM ended while it ran {name}"
+        code, out, err = answer.rstrip("\n").split("\t")
+        return Outcome(int(code), _unpacked(out), _unpacked(err))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(APACHE_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self._answers.put(line)
+        self._answers.put("")
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _unpacked(text: str) -> str:
+    return base64.b64decode(text).decode()
+
+
+Tool = Callable[..., Outcome]
+JavaProgram = Callable[[str, str], str]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that all tests share: each uses topics of its own."""
+    with BrokerProcess(tmp_path_factory.mktemp("kafka-tools") / "data") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def tool_runner(kafka_libs: Path) -> Iterator[ToolRunner]:
+    runner = ToolRunner(kafka_libs)
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def tool(tool_runner: ToolRunner, broker: BrokerProcess) -> Tool:
+    """Runs a tool on the broker: `tool("TopicCommand", "--list")`."""
+
+    def run(name: str, *arguments: str | Path, stdin: str = "") -> Outcome:
+        return tool_runner.run(name, *arguments, "--bootstrap-server", broker.bootstrap, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def topic(tool: Tool) -> str:
+    """A fresh topic with two partitions."""
+    name = f"tools-{uuid4().hex[:12]}"
+    created = tool("TopicCommand", "--create", "--topic", name, "--partitions", "2")
+    assert created == Outcome(0, f"Created topic {name}.\n", created.err)
+    return name
+
+
+@pytest.fixture
+def java_lines(kafka_libs: Path) -> Iterator[Callable[..., Iterator[str]]]:
+    """Starts a class that runs until it is stopped, and gives the lines it prints; it ends with the test."""
+    started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
+
+    def start(*command: str) -> Iterator[str]:
+        process = subprocess.Popen(
+            [*JAVA, "-cp", f"{kafka_libs}/*", *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        limit = threading.Timer(TOOL_TIMEOUT_S, process.kill)
+        limit.start()
+        started.append((process, limit))
+        assert process.stdout is not None
+        return iter(process.stdout)
+
+    yield start
+    for process, limit in started:
+        limit.cancel()
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def java_program(kafka_libs: Path) -> JavaProgram:
+    """Runs one of the programs in this folder on a broker, and gives what it printed."""
+
+    def run(name: str, bootstrap: str) -> str:
+        program = [*JAVA, "-cp", f"{kafka_libs}/*", str(HERE / f"{name}.java"), bootstrap]
+        result = subprocess.run(program, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an Apache Kafka of one node, with the settings that `penstock up` has."""
+    folder = tmp_path_factory.mktemp("apache-kafka")
+    port, controller_port = free_port(), free_port()
+    settings = folder / "server.properties"
+    settings.write_text(
+        f"""
+        process.roles=broker,controller
+        node.id=0
+        controller.quorum.voters=0@127.0.0.1:{controller_port}
+        listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+        controller.listener.names=CONTROLLER
+        log.dirs={folder / "logs"}
+        offsets.topic.replication.factor=1
+        transaction.state.log.replication.factor=1
+        transaction.state.log.min.isr=1
+        group.initial.rebalance.delay.ms=0
+        """
+    )
+    java = [*JAVA, "-cp", f"{kafka_libs}/*"]
+    cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "A")
+    # Without this feature Kafka sets no min.insync.replicas of its own accord.
+    feature = ["--feature", "eligible.leader.replicas.version=0"]
+    subprocess.run(
+        [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", settings, *feature],
+        check=True,
+        capture_output=True,
+        timeout=APACHE_START_TIMEOUT_S,
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*java, "kafka.Kafka", settings], stdout=log, stderr=log)
+    yield f"127.0.0.1:{port}"
+    process.terminate()
+    try:
+        process.wait(APACHE_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
