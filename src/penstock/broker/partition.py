@@ -42,6 +42,7 @@ class Partition:
         "_disk",
         "_is_sync_planned",
         "_on_storage_failure",
+        "_plan",
         "_sync",
         "_writable_waits",
         "config",
@@ -81,6 +82,7 @@ class Partition:
         self._writable_waits: list[Callable[[], None]] = []
         self._is_sync_planned = False
         self._sync: asyncio.Future[None] | None = None
+        self._plan: FlushPlan | None = None
         self._disk = disk
         self._on_storage_failure = on_storage_failure
 
@@ -158,31 +160,40 @@ class Partition:
     # ── syncing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Called by the sweep, for `flush.ms`."""
-        if not self.is_syncing and not self.is_gone and self.log.needs_flush(now_ms):
-            self._start_sync()
+        """Called by the sweep: for `flush.ms`, and for segments that were closed."""
+        if self.is_gone or self._plan is not None:
+            return
+        if self.log.needs_flush(now_ms):
+            self._begin_sync(self.log.begin_flush())
+        elif self.log.has_unsynced_closed_segments:
+            self._begin_sync(self.log.begin_flush(closed_only=True))
 
     def _sync_soon(self) -> None:
         """Begin once the appends that are ready now have been made, so that they share the sync."""
         if not self._is_sync_planned:
             self._is_sync_planned = True
-            asyncio.get_running_loop().call_soon(self._start_sync)
+            asyncio.get_running_loop().call_soon(self._sync_now)
 
-    def _start_sync(self) -> None:
-        self._is_sync_planned = False
-        if self.is_syncing or self.is_gone:
-            return
-        self.is_syncing = True
-        self.takes_at_once = False
-        plan = self.log.begin_flush()
+    def _sync_now(self) -> None:
+        if self._plan is None:  # otherwise when that one has ended
+            self._is_sync_planned = False
+            if not self.is_gone:
+                self._begin_sync(self.log.begin_flush())
+
+    def _begin_sync(self, plan: FlushPlan) -> None:
+        self._plan = plan
+        self.is_syncing = plan.file is not None
+        self.takes_at_once = self._would_take_at_once
         self._sync = sync = asyncio.ensure_future(self._disk.run("sync", plan.run))
-        sync.add_done_callback(lambda done: self._sync_ended(plan, done))
+        sync.add_done_callback(self._sync_ended)
 
-    def _sync_ended(self, plan: FlushPlan, done: asyncio.Future[None]) -> None:
+    def _sync_ended(self, done: asyncio.Future[None]) -> None:
+        plan, self._plan = self._plan, None
         self.is_syncing = False
         self.takes_at_once = self._would_take_at_once
-        if done.cancelled() or self.is_gone:
+        if done.cancelled() or self.is_gone or plan is None:
             return
+        done.exception()  # the plan remembers it
         log = self.log
         try:
             log.complete_flush(plan)
@@ -196,6 +207,8 @@ class Partition:
         waits, self._writable_waits = self._writable_waits, []
         for callback in waits:
             callback()
+        if self._is_sync_planned:
+            self._sync_now()
 
     async def sync_is_over(self) -> None:
         """Wait until no thread works on the log's files."""

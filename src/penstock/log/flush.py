@@ -88,7 +88,7 @@ class Unsynced:
         self._parent_synced = is_clean
         self.is_flushing = False
         self.has_closed_segments = False
-        self.is_first_segment_new = False  # the name of the oldest segment's file is not durable
+        self.is_first_segment_new = not is_clean  # the name of the oldest segment's file may not be durable
 
     def add(self, *paths: str) -> None:
         """Files whose content is not durable; they may be new in their folder."""

@@ -5,6 +5,7 @@ everything from the segment that holds the recovery point on is suspect. Its bat
 recovery point on each must have a sound checksum, offsets that go on and a leader epoch that does not go back. At the
 first that has not, the log is cut: the rest of that segment and all later segments go. The indexes of the suspect
 segments, the state of producers and the list of epochs are built anew on the way. Doing it twice changes nothing.
+Only cuts are synced here: whatever else is built anew counts when the next flush has made it durable.
 """
 
 from __future__ import annotations
@@ -227,7 +228,6 @@ class Loader:
             index = len(self._segments)
         self._drop_segments(index)
         self._finish_recovered(first)
-        self._disk.sync_dir(self._folder)
 
     def _goes_on(self, index: int) -> bool:
         """Whether a segment begins where the one before it ended; a hole is fine only where everything was synced."""
@@ -302,6 +302,8 @@ class Loader:
     def _drop_segments(self, from_index: int) -> None:
         """The log ends before this segment: it and all later ones go, the last one first."""
         dropped = self._segments[from_index:]
+        if not dropped:
+            return
         del self._segments[from_index:]
         self._report.cut_bytes += sum(segment.size_bytes for segment in dropped)
         self._report.removed_segments += [segment.base_offset for segment in dropped]

@@ -20,7 +20,7 @@ from penstock.log.checkpoints import DamagedCheckpoint, encode_offsets, read_off
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.meta_properties import LogDirectoryError, MetaProperties, claim
-from penstock.log.names import is_deleted_folder, partition_of_folder
+from penstock.log.names import deleted_folder_name, is_deleted_folder, partition_of_folder
 from penstock.log.partition_log import PartitionLog
 from penstock.log.partition_metadata import read_topic_id
 from penstock.log.removal import remove_folder
@@ -153,6 +153,15 @@ class LogDirectory:
         """Take a partition out of the directory; returns the folder that `remove_deleted` has to remove. Blocks."""
         log = self.logs.pop(topic_partition)
         deleted = log.delete(self._random.randbytes(16).hex())
+        self._forget(topic_partition)
+        return deleted
+
+    def delete_stored(self, topic_partition: TopicPartition) -> str:
+        """The same for a partition that is not open. Blocks."""
+        folder = f"{self.path}/{topic_partition}"
+        deleted = f"{self.path}/{deleted_folder_name(topic_partition, self._random.randbytes(16).hex())}"
+        self.disk.rename(folder, deleted)
+        self.disk.sync_dir(self.path)
         self._forget(topic_partition)
         return deleted
 

@@ -19,7 +19,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Clock, Disk
 from penstock.log import names
 from penstock.log.append_checks import check_followed, refuse_timestamps
-from penstock.log.config import LogConfig
+from penstock.log.config import FOREVER, LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.flush import FlushPlan, Unsynced
 from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_indexes, replay
@@ -28,7 +28,7 @@ from penstock.log.ranges import NOTHING, LogRange, range_in
 from penstock.log.removal import remove_segments
 from penstock.log.retention import DeletedSegment, segments_to_delete
 from penstock.log.scan import DamagedLog
-from penstock.log.segment import Segment
+from penstock.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from penstock.log.snapshots import load_latest, remove_snapshots_after, write_snapshot
 from penstock.log.sparse_index import DamagedIndex
 from penstock.log.timestamps import FoundByTime, first_record_since, newest_record
@@ -65,6 +65,9 @@ class PartitionLog:
         "_jitter_ms",
         "_lower_recovery_point",
         "_segments",
+        "_sure_offset",
+        "_sure_size",
+        "_sure_timestamp",
         "_unsynced",
         "config",
         "end_offset",
@@ -101,6 +104,7 @@ class PartitionLog:
         self.recovery = loaded.report
         self.start_offset = loaded.start_offset
         self.recovery_point = loaded.recovery_point
+        self._sure_size = self._sure_offset = self._sure_timestamp = -1
         self._set_segments(loaded.segments)
         self.use_config(config)
         self._failure: str | None = None
@@ -151,6 +155,7 @@ class PartitionLog:
 
     def use_config(self, config: LogConfig) -> None:
         """Go on with other settings."""
+        self._be_unsure()
         self.config = config
         self._create_time = config.message_timestamp_type == "CreateTime"
         jitter_ms = config.segment_jitter_ms
@@ -159,6 +164,7 @@ class PartitionLog:
     def _set_segments(self, segments: list[Segment]) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._be_unsure()
         self._active = segments[-1]
         self.end_offset = self._active.next_offset
         self.size_bytes = sum(segment.size_bytes for segment in segments)
@@ -229,7 +235,13 @@ class PartitionLog:
         size_bytes = len(batch)
         if leader_epoch < self.epochs.latest:
             raise ApiError(Error.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} is over: the log has {self.epochs.latest}")
-        active = self._active_for(size_bytes, last_offset, header.max_timestamp, now_ms)
+        active = self._active
+        if (
+            active.size_bytes + size_bytes > self._sure_size
+            or last_offset > self._sure_offset
+            or header.max_timestamp > self._sure_timestamp
+        ):
+            active = self._active_for(size_bytes, last_offset, header.max_timestamp, now_ms)
         stamp(batch, base_offset, leader_epoch)
         self._write(active, batch)
         if leader_epoch != self.epochs.latest:
@@ -269,7 +281,20 @@ class PartitionLog:
             active = self._active
         if active.file is None:
             self._hold_active()
+        if active.size_bytes:
+            self._be_sure_of(active)
         return active
+
+    def _be_sure_of(self, active: Segment) -> None:
+        """Work out up to where a batch surely goes into this segment, so that most appends need not ask again."""
+        config = self.config
+        first = active.first_timestamp
+        self._sure_size = min(config.segment_bytes, POSITION_MAX, config.index_size_bytes_max * 5)
+        self._sure_offset = active.base_offset + RELATIVE_OFFSET_MAX
+        self._sure_timestamp = FOREVER if first is None or first < 0 else first + config.segment_ms - self._jitter_ms
+
+    def _be_unsure(self) -> None:
+        self._sure_size = -1
 
     def _is_time_up(self, active: Segment, timestamp: int) -> bool:
         first = active.first_timestamp
@@ -308,6 +333,7 @@ class PartitionLog:
 
     def fail(self, reason: str) -> None:
         """The disk cannot be trusted any more: refuse every append from now on."""
+        self._be_unsure()
         self._failure = self._failure or reason
 
     # -- rolling
@@ -332,6 +358,7 @@ class PartitionLog:
         self._segments.append(new)
         self._bases.append(new.base_offset)
         self._active = new
+        self._be_unsure()
 
     def _make_first_segment_durable(self) -> None:
         """A second segment must never be found without the first one: recovery could not tell that it is missing."""
@@ -440,20 +467,23 @@ class PartitionLog:
         return self.end_offset - self.recovery_point
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether the policy (messages, time) asks for a flush now. Closed segments always do: it spares a recovery."""
+        """Whether the policy (messages, time) asks for a flush now."""
         unflushed = self.end_offset - self.recovery_point
         if unflushed <= 0 or self._unsynced.is_flushing:
             return False
-        return (
-            self._unsynced.has_closed_segments
-            or unflushed >= self.config.flush_messages
-            or now_ms - self._flushed_ms >= self.config.flush_ms
-        )
+        return unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
 
-    def begin_flush(self) -> FlushPlan:
-        """What has to be synced to make everything so far durable. One plan at a time."""
-        file = self._active.open_file() if self._active.size_bytes else None
-        return self._unsynced.begin(self._disk, self.folder, file, self.epochs, self.end_offset, self._generation)
+    @property
+    def has_unsynced_closed_segments(self) -> bool:
+        """Closed segments are always synced, whatever the policy: it spares a recovery."""
+        return self._unsynced.has_closed_segments and not self._unsynced.is_flushing
+
+    def begin_flush(self, *, closed_only: bool = False) -> FlushPlan:
+        """What has to be synced to make everything so far durable, or only the closed segments. One plan at a time."""
+        active = self._active
+        file = active.open_file() if active.size_bytes and not closed_only else None
+        end_offset = active.base_offset if closed_only else self.end_offset
+        return self._unsynced.begin(self._disk, self.folder, file, self.epochs, end_offset, self._generation)
 
     def complete_flush(self, plan: FlushPlan) -> None:
         """The plan has run: what it covers is durable; or it failed, and the log is done for."""
@@ -461,7 +491,8 @@ class PartitionLog:
         if not plan.is_done:
             self.fail(f"a sync of {self.folder} failed: {plan.error}")
             raise ApiError(Error.KAFKA_STORAGE_ERROR, self._failure)
-        self._flushed_ms = self._clock.wall_ms()
+        if plan.end_offset > self._active.base_offset:
+            self._flushed_ms = self._clock.wall_ms()
         if plan.generation == self._generation:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
 
