@@ -23,7 +23,15 @@ from penstock.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
 RECENT_BATCHES_MAX = 512
 RELATIVE_OFFSET_MAX = 2**31 - 1
 POSITION_MAX = 2**31 - 1
-NO_RECENT = 2**63 - 1
+NOT_KNOWN = 2**63 - 1
+
+# The recent batches: the offset after the batch before them, and for each its last offset and its position. The three
+# are replaced together: a thread that reads may hold the old ones.
+Recent = tuple[int, "array[int]", "array[int]"]
+
+
+def _no_recent(from_offset: int) -> Recent:
+    return from_offset, array("q"), array("q")
 
 
 class Segment:
@@ -32,9 +40,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_index",
         "_files",
-        "_recent_from",
-        "_recent_lasts",
-        "_recent_positions",
+        "_recent",
         "base_offset",
         "created_ms",
         "file",
@@ -83,9 +89,7 @@ class Segment:
         self.verified_parts = Intervals()  # … and these parts before it
         self.indexes_missing = False
         self._bytes_since_index = 0
-        self._recent_from = base_offset if fresh else NO_RECENT  # the offset after the batch before the recent ones
-        self._recent_lasts = array("q")  # last offset of each recent batch
-        self._recent_positions = array("q")
+        self._recent = _no_recent(base_offset if fresh else NOT_KNOWN)
 
     # -- writing
 
@@ -120,11 +124,11 @@ class Segment:
         if self._bytes_since_index > interval_bytes:
             self._add_index_entries(last_offset, position)
         self._bytes_since_index += size_bytes
-        lasts = self._recent_lasts
+        _from_offset, lasts, positions = self._recent
         if len(lasts) >= RECENT_BATCHES_MAX:
-            self._forget_half_of_recent()
-            lasts = self._recent_lasts
-        self._recent_positions.append(position)
+            half = RECENT_BATCHES_MAX // 2
+            self._recent = _, lasts, positions = lasts[half - 1] + 1, lasts[half:], positions[half:]
+        positions.append(position)
         lasts.append(last_offset)
         self.next_offset = last_offset + 1
         self.size_bytes = position + size_bytes
@@ -143,12 +147,6 @@ class Segment:
         if last is None or (self.max_timestamp_value > last[0] and relative > last[1]):
             self.time_index.append(self.max_timestamp_value, relative)
 
-    def _forget_half_of_recent(self) -> None:
-        half = RECENT_BATCHES_MAX // 2
-        self._recent_from = self._recent_lasts[half - 1] + 1
-        self._recent_positions = self._recent_positions[half:]
-        self._recent_lasts = self._recent_lasts[half:]
-
     def finish(self) -> list[str]:
         """The segment grows no more: its indexes are put into their files. Returns the files that are not synced."""
         self.max_timestamp()
@@ -166,9 +164,7 @@ class Segment:
         self._forget_recent()
 
     def _forget_recent(self) -> None:
-        self._recent_from = self.next_offset
-        self._recent_lasts = array("q")
-        self._recent_positions = array("q")
+        self._recent = _no_recent(self.next_offset)
 
     # -- loading
 
@@ -216,12 +212,12 @@ class Segment:
 
     def is_recent(self, offset: int) -> bool:
         """Whether the place of an offset is known without looking at a file."""
-        return offset >= self._recent_from
+        return offset >= self._recent[0]
 
     def locate(self, offset: int) -> int:
         """The position of the first batch that ends at or after an offset; the size of the segment if there is none."""
-        if offset >= self._recent_from:
-            lasts, positions = self._recent_lasts, self._recent_positions
+        from_offset, lasts, positions = self._recent
+        if offset >= from_offset:
             at = bisect_left(lasts, offset)
             return positions[at] if at < len(lasts) else self.size_bytes
         for position, header in self._walk_from(self.index.find_by_key(offset - self.base_offset)):
@@ -249,7 +245,7 @@ class Segment:
         """The largest batch boundary that is not after a position."""
         if position >= self.size_bytes:
             return self.size_bytes
-        positions = self._recent_positions
+        positions = self._recent[2]
         if positions and position >= positions[0]:
             return positions[bisect_right(positions, position) - 1]
         entry = self.index.find_by_value(position)
@@ -262,7 +258,7 @@ class Segment:
 
     def end_of_batch(self, position: int) -> int:
         """Where the batch that begins at a position ends."""
-        positions = self._recent_positions
+        positions = self._recent[2]
         if positions and position >= positions[0]:
             at = bisect_right(positions, position)
             return positions[at] if at < len(positions) else self.size_bytes
