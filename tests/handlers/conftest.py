@@ -225,6 +225,7 @@ class Client:
         self._kafka = RawClient(kafka) if kafka is not None else None
         self._translation = Translation()
         self.differences: list[str] = []
+        self.about = ""  # what the differences that follow belong to
         self.prefix = f"t{uuid.uuid4().hex[:10]}"
 
     def close(self) -> None:
@@ -326,7 +327,7 @@ class Client:
                 continue
             mine, other = left.get(path), right.get(path)
             if not self._translation.equal(path, mine, other):
-                self.differences.append(f"{what} {path}: ours {mine!r}, Kafka's {other!r}")
+                self.differences.append(f"{self.about}{what} {path}: ours {mine!r}, Kafka's {other!r}")
 
     # ── what many tests need ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -369,6 +370,11 @@ class Client:
             for number, value in enumerate(values)
         ]
         return build_batch(records, **options)
+
+    @staticmethod
+    def keyless(*values: bytes) -> bytes:
+        """One batch of records without keys."""
+        return build_batch([Record(number, NOW_MS, None, value) for number, value in enumerate(values)])
 
     def produce(self, topic: str, *batches: bytes, partition: int = 0) -> list[int]:
         """Append batches one by one; their base offsets."""

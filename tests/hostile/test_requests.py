@@ -116,9 +116,9 @@ def test_forged_transactional_batches_are_refused(target: Any) -> None:
 
 def test_only_what_was_appended_can_be_read_after_refusals(target: Any) -> None:
     refused = [
-        (b"", Error.CORRUPT_MESSAGE),
-        (bytes(61), Error.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-        (batch_of([b"x"])[:-1], Error.CORRUPT_MESSAGE),
+        (b"", Error.INVALID_RECORD),
+        (bytes(61), Error.INVALID_RECORD),
+        (batch_of([b"x"])[:-1], Error.INVALID_RECORD),
         (batch_of([b"x"]) + b"!", Error.INVALID_RECORD),
         (batch_of([b"x"]) * 2, Error.INVALID_RECORD),
         (batch_of([b"x"])[:-3] + b"abc", Error.CORRUPT_MESSAGE),

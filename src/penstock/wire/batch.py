@@ -41,9 +41,7 @@ NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 
-_BASE_OFFSET_AND_LENGTH = Struct(">qi")
-_BASE_OFFSET = Struct(">q")
-_LEADER_EPOCH = Struct(">i")
+_STAMP = Struct(">qii")  # base offset, length, leader epoch
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
@@ -124,19 +122,19 @@ def problem_of_batch(batch: memoryview, header: BatchHeader) -> str | None:
 def check_produced_batch(records: memoryview) -> BatchHeader:
     """The header of what a producer sent for one partition: exactly one sound batch. ApiError says what is wrong."""
     if len(records) < HEADER_SIZE:
-        if len(records) > MAGIC_OFFSET and records[MAGIC_OFFSET] < MAGIC:
-            raise ApiError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format {records[MAGIC_OFFSET]} is not taken")
-        raise ApiError(Error.CORRUPT_MESSAGE, f"a record batch has at least {HEADER_SIZE} bytes, got {len(records)}")
+        raise ApiError(Error.INVALID_RECORD, f"a record batch has at least {HEADER_SIZE} bytes, got {len(records)}")
     header = BatchHeader._make(HEADER.unpack_from(records))
     if header.magic != MAGIC:
         if header.magic in (0, 1):
-            raise ApiError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format {header.magic} is not taken")
+            raise ApiError(Error.INVALID_RECORD, f"message format {header.magic} is not taken, only {MAGIC}")
         raise ApiError(Error.CORRUPT_MESSAGE, f"unknown message format {header.magic}")
     size_bytes = header.length + LOG_OVERHEAD
     if size_bytes != len(records):
-        if HEADER_SIZE <= size_bytes < len(records):
-            raise ApiError(Error.INVALID_RECORD, "a produce request carries exactly one batch for each partition")
-        raise ApiError(Error.CORRUPT_MESSAGE, f"the batch says {size_bytes} bytes, there are {len(records)}")
+        if size_bytes < HEADER_SIZE:
+            raise ApiError(Error.CORRUPT_MESSAGE, f"the batch says {size_bytes} bytes, there are {len(records)}")
+        if size_bytes > len(records):
+            raise ApiError(Error.INVALID_RECORD, f"the batch says {size_bytes} bytes, there are {len(records)}")
+        raise ApiError(Error.INVALID_RECORD, "a produce request carries exactly one batch for each partition")
     if crc32c(records[ATTRIBUTES_OFFSET:]) != header.crc:
         raise ApiError(Error.CORRUPT_MESSAGE, "the checksum of the batch does not match")
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
@@ -151,8 +149,7 @@ def check_produced_batch(records: memoryview) -> BatchHeader:
 
 def stamp(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Fill in, in place, what the leader decides; the checksum does not cover it."""
-    _BASE_OFFSET.pack_into(batch, 0, base_offset)
-    _LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_OFFSET, leader_epoch)
+    _STAMP.pack_into(batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
 
 
 def stamp_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:

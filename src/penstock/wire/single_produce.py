@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 FLEXIBLE_SINCE = 9
 TOPIC_IDS_SINCE = 13
-FIRST_SINGLE_VERSION = 5  # from here on every answer has the same numbers
+FIRST_SINGLE_VERSION = 7  # from here on every answer has the same numbers, and every codec is taken
 
 _CLASSIC_HEAD = Struct(">hhiih")  # transactional id length, acks, timeout, topic count, name length
 _CLASSIC_PART = Struct(">iii")  # partition count, index, record bytes

@@ -16,14 +16,22 @@ from typing import NamedTuple
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Clock, Disk
-from penstock.broker.connection import Connection, ConnectionBroken, Response, Slot
+from penstock.broker.connection import Connection, Response, Slot
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.requests import frame_of
 from penstock.log.partition_log import Appended
 from penstock.wire.api import APIS
-from penstock.wire.batch import CONTROL, TRANSACTIONAL, check_produced_batch
+from penstock.wire.batch import (
+    ATTRIBUTES_OFFSET,
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    check_produced_batch,
+)
 from penstock.wire.codec import decoder
+from penstock.wire.compression import Compression
 from penstock.wire.conform import conform
 from penstock.wire.messages.k00_produce import (
     ProduceRequest,
@@ -44,6 +52,7 @@ from penstock.wire.single_produce import (
 
 KEY = 0
 FIRST_SERVED_VERSION = 3
+ZSTD_SINCE = 7
 
 
 class Target(NamedTuple):
@@ -176,8 +185,6 @@ class _Produce:
 
     def run(self) -> Response | None:
         """Append what can be appended; the response if that was all, otherwise None and it follows later."""
-        if len({topic.name or topic.topic_id for topic in self._request.topic_data}) < len(self._request.topic_data):
-            raise ConnectionBroken("a produce request that names a topic twice")
         for topic, answers in zip(self._request.topic_data, self._answers, strict=True):
             for data in topic.partition_data:
                 answer = ProduceResponsePartition(index=data.index)
@@ -242,8 +249,11 @@ class _Produce:
 
     def _append(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
         assert data.records is not None
+        records = memoryview(data.records)
         try:
-            appended = self._handler.append(partition, memoryview(data.records))
+            if self._version < ZSTD_SINCE and _is_zstd(records):
+                raise ApiError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version {ZSTD_SINCE}")
+            appended = self._handler.append(partition, records)
         except ApiError as error:
             _refuse(answer, error)
             return
@@ -321,6 +331,10 @@ class _Produce:
                     where = f"{topic.name or topic.topic_id}-{answer.index}"
                     self._connection.close(f"a produce with acks=0 to {where}: {answer.error_message}")
                     return
+
+
+def _is_zstd(records: memoryview) -> bool:
+    return len(records) >= HEADER_SIZE and records[ATTRIBUTES_OFFSET + 1] & COMPRESSION_MASK == Compression.ZSTD
 
 
 def _refuse(answer: ProduceResponsePartition, error: ApiError) -> None:
