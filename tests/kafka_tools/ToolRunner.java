@@ -4,11 +4,14 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.List;
 import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command-line tools one after the other in one JVM, because starting one for each would take most of the time.
+ * What a tool leaves to the end of its JVM (the console producer flushes only then) is done after each call.
  *
  * A line of input is a call: the name of the tool's class, its standard input and its arguments, separated by tabs, all but
  * the name in base64. A line of output is what came of it: exit code, standard output and standard error, the latter two in base64.
@@ -23,12 +26,13 @@ public class ToolRunner {
         }
     }
 
+    private static final List<Runnable> HOOKS = new ArrayList<>();
     private static Integer exitCode;
 
     public static void main(String[] ignored) throws Exception {
         Exit.setExitProcedure(ToolRunner::exit);
         Exit.setHaltProcedure(ToolRunner::exit);
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         PrintStream answers = System.out;
         BufferedReader calls = new BufferedReader(new InputStreamReader(System.in));
         for (String call = calls.readLine(); call != null; call = calls.readLine()) {
@@ -39,6 +43,8 @@ public class ToolRunner {
             System.setOut(new PrintStream(out, true));
             System.setErr(new PrintStream(err, true));
             int code = run(fields);
+            HOOKS.forEach(Runnable::run);
+            HOOKS.clear();
             System.out.flush();
             System.err.flush();
             answers.println(code + "\t" + encode(out.toByteArray()) + "\t" + encode(err.toByteArray()));

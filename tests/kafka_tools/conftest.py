@@ -158,7 +158,11 @@ def java_program(kafka_libs: Path) -> JavaProgram:
 
     def run(name: str, bootstrap: str) -> str:
         program = [*JAVA, "-cp", f"{kafka_libs}/*", str(HERE / f"{name}.java"), bootstrap]
-        result = subprocess.run(program, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False)
+        try:
+            result = subprocess.run(program, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            printed = (error.stdout or b"").decode()
+            raise AssertionError(f"{name} took more than {PROGRAM_TIMEOUT_S} s; it printed\n{printed}") from error
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 

@@ -1,4 +1,4 @@
-"""DumpLogSegments reads the files that a broker wrote: every segment, index and snapshot, after a stop and after a kill."""
+"""DumpLogSegments reads the files that a broker wrote: segments, indexes, snapshots, after a stop and a kill."""
 
 from __future__ import annotations
 

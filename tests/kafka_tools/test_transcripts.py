@@ -2,7 +2,7 @@
 
 AdminTranscript.java and ClientTranscript.java print one line for each step. `*.transcript` is what they print on Apache
 Kafka, which the slow tests check; the others check that they print the same on Penstock, but for `DIFFERENCES`.
-To write the files anew from Apache Kafka: PENSTOCK_WRITE_TRANSCRIPTS=1 pytest --long tests/kafka_tools/test_transcripts.py
+To write the files anew from Apache Kafka, run this file with --long and PENSTOCK_WRITE_TRANSCRIPTS=1.
 """
 
 from __future__ import annotations
