@@ -28,6 +28,7 @@ def append_and_roll(machine: LogMachine) -> None:
     machine.append()
     machine.roll()
     machine.append()
+    machine.flush_closed()
     machine.new_epoch()
     machine.append(2)
     machine.checkpoint()
@@ -134,6 +135,7 @@ def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
             [
                 "append",
                 "flush",
+                "flush_closed",
                 "checkpoint",
                 "roll",
                 "epoch",
@@ -144,7 +146,7 @@ def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
                 "retain",
                 "full",
             ],
-            [30, 8, 5, 3, 3, 3, 2, 2, 2, 2, 1],
+            [30, 5, 4, 5, 3, 3, 3, 2, 2, 2, 2, 1],
         )[0]
         if kind == "append":
             machine.append(chance.randrange(1, 4), chance.randrange(120), chance.choice([None, 0, 1, 2]))
@@ -160,7 +162,7 @@ def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
             machine.delete_records(chance.randrange(start + 1, end + 1))
         elif kind == "retain":
             machine.retain(chance.randrange(2000))
-        elif kind in ("flush", "checkpoint", "roll", "restart", "kill"):
+        elif kind in ("flush", "flush_closed", "checkpoint", "roll", "restart", "kill"):
             getattr(machine, kind)()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
@@ -24,13 +24,11 @@ from penstock.log.file_cache import FileCache
 from penstock.log.flush import FlushPlan, Unsynced
 from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_indexes, replay
 from penstock.log.partition_metadata import claim_folder
-from penstock.log.ranges import NOTHING, LogRange, range_in
+from penstock.log.ranges import NOTHING, LogRange, read_segment, read_segments, search_segments
 from penstock.log.removal import remove_segments
 from penstock.log.retention import DeletedSegment, segments_to_delete
-from penstock.log.scan import DamagedLog
 from penstock.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from penstock.log.snapshots import load_latest, remove_snapshots_after, write_snapshot
-from penstock.log.sparse_index import DamagedIndex
 from penstock.log.timestamps import FoundByTime, first_record_since, newest_record
 from penstock.log.txn_index import AbortedTransaction, aborted_between
 from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header, stamp
@@ -275,7 +273,7 @@ class PartitionLog:
         active = self._active
         config = self.config
         if not active.has_room_for(size_bytes, last_offset, config.segment_bytes, config.index_size_bytes_max) or (
-            active.size_bytes and self._is_time_up(active, timestamp)
+            active.size_bytes and timestamp - active.first_time() > config.segment_ms - self._jitter_ms
         ):
             self.roll(now_ms)
             active = self._active
@@ -295,12 +293,6 @@ class PartitionLog:
 
     def _be_unsure(self) -> None:
         self._sure_size = -1
-
-    def _is_time_up(self, active: Segment, timestamp: int) -> bool:
-        first = active.first_timestamp
-        if first is None:
-            first = active.load_first_timestamp()
-        return first >= 0 and timestamp - first > self.config.segment_ms - self._jitter_ms
 
     def _hold_active(self) -> None:
         try:
@@ -390,40 +382,19 @@ class PartitionLog:
             return NOTHING
         active = self._active
         if offset >= active.base_offset:
-            return self._read_segment(active, offset, max_bytes, end_offset, at_least_one)
-        for segment in self._segments[bisect_right(self._bases, offset) - 1 :]:
-            found = self._read_segment(segment, offset, max_bytes, end_offset, at_least_one)
-            if found.size_bytes or segment.next_offset >= end_offset:
-                return found
-        return NOTHING
-
-    def _read_segment(
-        self, segment: Segment, offset: int, max_bytes: int, end_offset: int, at_least_one: bool
-    ) -> LogRange:
-        try:
-            return range_in(segment, offset, max_bytes, end_offset, at_least_one)
-        except DamagedIndex:
-            self._rebuild_indexes(segment)
-        except DamagedLog as damage:
-            self._refuse_damaged(damage)
-        try:
-            return range_in(segment, offset, max_bytes, end_offset, at_least_one)
-        except DamagedLog as damage:
-            self._refuse_damaged(damage)
+            return read_segment(active, offset, max_bytes, end_offset, at_least_one, self._rebuild_indexes)
+        segments = self._segments[bisect_right(self._bases, offset) - 1 :]
+        return read_segments(segments, offset, max_bytes, end_offset, at_least_one, self._rebuild_indexes)
 
     def _rebuild_indexes(self, segment: Segment) -> None:
+        """A segment's indexes were found damaged: build them anew."""
         next_offset = segment.next_offset
         try:
             rebuild_indexes(segment, self.config.index_interval_bytes)
-        except DamagedLog as damage:
-            self._refuse_damaged(damage)
         finally:
             segment.next_offset = next_offset
         if segment is not self._active:
             self._unsynced.add(*segment.finish())
-
-    def _refuse_damaged(self, damage: DamagedLog) -> NoReturn:
-        raise ApiError(Error.KAFKA_STORAGE_ERROR, str(damage)) from damage
 
     def verify(self, found: LogRange) -> str | None:
         """What is wrong with a range, or None, which is remembered. May block; may run in another thread."""
@@ -436,24 +407,19 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundByTime | None:
         """The first record that is not older than a time. May block; may run in another thread."""
-        return self._by_time(
-            lambda segments: first_record_since(segments, self.epochs, timestamp_ms, self.start_offset, end_offset)
+        return search_segments(
+            list(self._segments),
+            lambda segments: first_record_since(segments, self.epochs, timestamp_ms, self.start_offset, end_offset),
+            self._rebuild_indexes,
         )
 
     def max_timestamp(self, *, end_offset: int) -> FoundByTime | None:
         """The record with the largest timestamp. May block; may run in another thread."""
-        return self._by_time(lambda segments: newest_record(segments, self.epochs, self.start_offset, end_offset))
-
-    def _by_time(self, search: Callable[[list[Segment]], FoundByTime | None]) -> FoundByTime | None:
-        segments = list(self._segments)
-        try:
-            return search(segments)
-        except DamagedIndex:
-            for segment in segments:
-                self._rebuild_indexes(segment)
-            return search(segments)
-        except DamagedLog as damage:
-            self._refuse_damaged(damage)
+        return search_segments(
+            list(self._segments),
+            lambda segments: newest_record(segments, self.epochs, self.start_offset, end_offset),
+            self._rebuild_indexes,
+        )
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch a range of offsets, for readers of committed records."""

@@ -5,11 +5,14 @@ The broker never looks inside: it hands file, position and size to `send_file`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
+from penstock.base.errors import ApiError, Error
 from penstock.base.world import File
 from penstock.log.scan import DamagedLog, walk_batches
 from penstock.log.segment import Segment
+from penstock.log.sparse_index import DamagedIndex
 
 
 class LogRange(NamedTuple):
@@ -31,7 +34,55 @@ class LogRange(NamedTuple):
         return None
 
 
-def range_in(segment: Segment, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> LogRange:
+Rebuild = Callable[[Segment], None]  # builds the indexes of a segment anew
+T = TypeVar("T")
+
+
+def read_segments(
+    segments: list[Segment], offset: int, max_bytes: int, end_offset: int, at_least_one: bool, rebuild: Rebuild
+) -> LogRange:
+    """The range in the first of some segments that has one: a segment may end with a hole."""
+    for segment in segments:
+        found = read_segment(segment, offset, max_bytes, end_offset, at_least_one, rebuild)
+        if found.size_bytes or segment.next_offset >= end_offset:
+            return found
+    return NOTHING
+
+
+def read_segment(
+    segment: Segment, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, rebuild: Rebuild
+) -> LogRange:
+    """The range in one segment; a damaged index is built anew, a damaged log is a storage error."""
+    try:
+        return _range_in(segment, offset, max_bytes, end_offset, at_least_one)
+    except DamagedIndex:
+        pass
+    except DamagedLog as damage:
+        raise ApiError(Error.KAFKA_STORAGE_ERROR, str(damage)) from damage
+    try:
+        rebuild(segment)
+        return _range_in(segment, offset, max_bytes, end_offset, at_least_one)
+    except DamagedLog as damage:
+        raise ApiError(Error.KAFKA_STORAGE_ERROR, str(damage)) from damage
+
+
+def search_segments(segments: list[Segment], search: Callable[[list[Segment]], T], rebuild: Rebuild) -> T:
+    """Look for something in all segments, with the same answers to damage."""
+    try:
+        return search(segments)
+    except DamagedIndex:
+        pass
+    except DamagedLog as damage:
+        raise ApiError(Error.KAFKA_STORAGE_ERROR, str(damage)) from damage
+    try:
+        for segment in segments:
+            rebuild(segment)
+        return search(segments)
+    except DamagedLog as damage:
+        raise ApiError(Error.KAFKA_STORAGE_ERROR, str(damage)) from damage
+
+
+def _range_in(segment: Segment, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> LogRange:
     """Where the asked batches lie in one segment."""
     position = segment.locate(offset)
     stop = segment.size_bytes if end_offset >= segment.next_offset else segment.locate(end_offset)

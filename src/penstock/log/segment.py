@@ -294,14 +294,15 @@ class Segment:
             self.max_timestamp_value, self.max_timestamp_offset = value, offset
         self.max_timestamp_known = True
 
-    def load_first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, by which the age of the segment is told."""
+    def first_time(self) -> int:
+        """The largest timestamp of the first batch, by which the age is told; far in the future if it has none."""
         if self.first_timestamp is None:
-            for _position, header in walk_headers(self.open_file(), 0, self.size_bytes):
-                self.first_timestamp = header.max_timestamp
-                return header.max_timestamp
-            return NO_TIMESTAMP
-        return self.first_timestamp
+            try:
+                first = next(walk_headers(self.open_file(), 0, self.size_bytes), None)
+            except DamagedLog:  # whoever reads it will be told
+                first = None
+            self.first_timestamp = first[1].max_timestamp if first is not None else NO_TIMESTAMP
+        return self.first_timestamp if self.first_timestamp >= 0 else NOT_KNOWN
 
     # -- cutting
 

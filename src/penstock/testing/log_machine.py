@@ -108,6 +108,13 @@ class LogMachine:
         self.log.flush()
         self.expected.durable_end = self.log.end_offset
 
+    def flush_closed(self) -> None:
+        """Only the closed segments."""
+        plan = self.log.begin_flush(closed_only=True)
+        plan.run()
+        self.log.complete_flush(plan)
+        self.expected.durable_end = max(self.expected.durable_end, plan.end_offset)
+
     def roll(self) -> None:
         self.log.roll(self.clock.now_ms)
 
