@@ -5,11 +5,13 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from penstock.testing.raw_client import ConnectionEnded
+from penstock.testing.sim_client import batch_of, produce_request
 from penstock.wire.codec import encode
 from penstock.wire.messages.k03_metadata import MetadataRequest
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest
@@ -38,14 +40,12 @@ def test_a_good_request_before_an_impossible_one_is_answered(target: Any) -> Non
 def test_nothing_is_allocated_by_what_a_frame_says(target: Any) -> None:
     target.forget_peak()
     before = target.peak_bytes()
-    clients = [target.connect() for _ in range(40)]
-    for client in clients:
-        client.send(struct.pack(">ihhih", 100 * MIB, 0, 9, 1, 3) + b"raw" + bytes(2000))
-    with target.connect() as other:
-        other.call(API_VERSIONS, 3)
-    assert target.peak_bytes() - before < 20 * MIB
-    for client in clients:
-        client.close()
+    with ExitStack() as stack:
+        for _ in range(40):
+            client = stack.enter_context(target.connect())
+            client.send(struct.pack(">ihhih", 100 * MIB, 0, 9, 1, 3) + b"raw" + bytes(2000))
+        stack.enter_context(target.connect()).call(API_VERSIONS, 3)
+        assert target.peak_bytes() - before < 20 * MIB
 
 
 def test_arrays_and_strings_longer_than_the_frame_are_refused(target: Any) -> None:
@@ -115,6 +115,21 @@ def test_a_reader_that_never_reads_is_bounded_and_given_up(target: Any) -> None:
     assert target.peak_bytes() - before < 30 * MIB
 
 
+def test_hogs_of_the_memory_for_requests_make_room(broker_with: Callable[..., Any]) -> None:
+    """All of the budget is taken by requests that never end: whoever stands still is given up, the others get on."""
+    target = broker_with(socket_request_max_bytes=str(2 * MIB), queued_max_request_bytes=str(4 * MIB))
+    target.create_topic("hogged")
+    with ExitStack() as stack:
+        for _ in range(7):
+            stack.enter_context(target.connect()).send(struct.pack(">i", 2 * MIB) + bytes(MIB))
+        batch = batch_of([bytes(900_000)])
+        began = time.monotonic()
+        honest = stack.enter_context(target.connect())
+        answer = honest.call(produce_request("hogged", 0, batch), 11).responses[0].partition_responses[0]
+    assert answer.error_code == 0
+    assert time.monotonic() - began < 4 * SOON_S
+
+
 def test_more_connections_than_allowed_are_refused(broker_with: Callable[..., Any]) -> None:
     target = broker_with(max_connections="20")
     _check_limit(target, 20)
@@ -126,17 +141,17 @@ def test_more_connections_than_allowed_from_one_address_are_refused(broker_with:
 
 
 def _check_limit(target: Any, limit: int) -> None:
-    open_now = [target.connect() for _ in range(limit)]
-    for client in open_now:
-        client.call(API_VERSIONS, 3)
-    for _ in range(100):
-        with target.connect() as refused:
-            refused.send(refused.frame_of(API_VERSIONS, 3))
-            with pytest.raises(ConnectionEnded):
-                refused.receive_frame(SOON_S)
-    for client in open_now:
-        client.call(API_VERSIONS, 3)
-        client.close()
+    with ExitStack() as stack:
+        open_now = [stack.enter_context(target.connect()) for _ in range(limit)]
+        for client in open_now:
+            client.call(API_VERSIONS, 3)
+        for _ in range(100):
+            with target.connect() as refused:
+                refused.send(refused.frame_of(API_VERSIONS, 3))
+                with pytest.raises(ConnectionEnded):
+                    refused.receive_frame(SOON_S)
+        for client in open_now:
+            client.call(API_VERSIONS, 3)
     deadline = time.monotonic() + SOON_S
     while True:  # there is room again as soon as the broker has seen the ends
         try:
