@@ -20,6 +20,7 @@ from penstock.testing.sim_broker import DATA, PORT, SimBroker
 from penstock.testing.sim_client import SimClient, StoredBatch, batch_of
 from penstock.testing.sim_device import os_error
 from penstock.testing.sim_world import Simulation
+from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
 
 pytestmark = pytest.mark.sim
 
@@ -295,6 +296,61 @@ async def _crash_at(simulation: Simulation, number: int, power: bool) -> None:
     assert (await client.produce("t", 0, two)).error_code == 0
     assert (await client.produce("t", 1, two)).error_code == 0
     assert bodies(await client.read_all("t", 0)) == [*found, body_of(two)]
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_the_broker_dies_at_every_disk_operation_of_a_topic_s_deletion(power: bool) -> None:
+    """After the restart the topic is whole or gone, with its folders, and a new one of its name is empty."""
+    with Simulation(0, limit_s=1000) as simulation:
+        first, last = simulation.run(_delete_topic(simulation, None, power))
+    for number in range(first + 1, last + 2):
+        with Simulation(number, limit_s=1000) as simulation:
+            simulation.run(_delete_topic(simulation, number, power))
+
+
+async def _delete_topic(simulation: Simulation, crash_at: int | None, power: bool) -> tuple[int, int]:
+    machine = simulation.machine("broker")
+    broker = SimBroker(machine)
+    await broker.start()
+    world = simulation.machine("client").process("client").world
+    client = await SimClient.connect(world, "broker", PORT)
+    await client.create_topic("t", 2, ALWAYS)
+    await client.produce("t", 1, batch_of([b"old"]))
+    first = machine.disk.operations_count
+    if crash_at is not None:
+        if power:
+            machine.lose_power_at(crash_at, lost="all")
+        else:
+            machine.kill_at(crash_at)
+    deleted = False
+    try:
+        async with asyncio.timeout(5):
+            request = DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(name="t")], timeout_ms=5000)
+            deleted = (await client.call(request)).responses[0].error_code == 0
+    except OSError:
+        pass
+    await asyncio.sleep(12)
+    last = machine.disk.operations_count
+    if crash_at is None:
+        return first, last
+    if not machine.is_on:
+        machine.power_on()
+    machine.disk.heal()
+    running = await broker.start()
+    await asyncio.sleep(12)
+    client = await SimClient.connect(world, "broker", PORT)
+    exists = "t" in running.broker.view.topics
+    folders = [name for name in machine.disk.list_dir(f"{DATA}/logs") if name.startswith("t-")]
+    if exists:
+        assert not deleted
+        assert len(folders) == 2
+        assert bodies(await client.read_all("t", 1)) == [body_of(batch_of([b"old"]))]
+    else:
+        assert folders == []
+        await client.create_topic("t", 2, ALWAYS)
+        assert await client.read_all("t", 1) == []
+    assert (await client.produce("t", 1, batch_of([b"new"]))).error_code == 0
+    return first, last
 
 
 # ── a disk that fills up, a sync that fails ──────────────────────────────────────────────────────────────────────

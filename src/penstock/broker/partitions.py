@@ -183,11 +183,15 @@ class Partitions:
                 await self._world.disk.run("delete", partial(directory.delete_partition, partition.name))
 
     async def remove_leftovers(self, name: str, topic_id: UUID) -> None:
-        """Remove folders of a topic that was deleted while this broker was down."""
+        """Remove folders of a topic that was deleted while this broker was down.
+
+        A folder that does not say whose it is (a crash took that file) is the deleted topic's too: what lives now has
+        been opened already.
+        """
         left = [
             (partition, directory)
             for partition, (directory, stored_id) in self._stored.items()
-            if partition.topic == name and stored_id == topic_id
+            if partition.topic == name and stored_id in (topic_id, None)
         ]
         for partition, directory in left:
             del self._stored[partition]
