@@ -26,6 +26,7 @@ from penstock.base.world import Buffer, Clock, File, Stream
 SHARED_BUFFER_BYTES = 64 * 1024
 OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 SLOTS_MAX = 128
+REMEMBERED_MAX = 128
 UNSENT_BYTES_MAX = 1024 * 1024
 JOINED_SEND_BYTES_MAX = 64 * 1024
 FRAME_BYTES_PER_S_MIN = 64 * 1024
@@ -140,8 +141,10 @@ class Connection:
         "_unsent_bytes",
         "_unsent_since",
         "_waits_for_budget",
+        "again",
         "client_id",
         "client_software",
+        "head_end",
         "is_closed",
         "last_active",
         "listener_name",
@@ -163,6 +166,8 @@ class Connection:
         self.listener_name = listener_name
         self.client_id: str | None = None
         self.client_software = ""
+        self.again: dict[bytes, Callable[[memoryview], bytes | None]] = {}
+        self.head_end = 8
         self.state: object | None = None
         self.is_closed = False
         self.last_active = clock.monotonic()
@@ -394,6 +399,16 @@ class Connection:
             self._flush()
         if not self._is_reading:
             self._resume()
+
+    def remember(self, head_end: int, head: bytes, again: Callable[[memoryview], bytes | None]) -> None:
+        """Handle requests that begin like this one, from after their correlation id to `head_end`, with `again`.
+
+        It returns None, with nothing done, for a request that is not like that after all.
+        """
+        if head_end != self.head_end or len(self.again) >= REMEMBERED_MAX:
+            self.again.clear()
+            self.head_end = head_end
+        self.again[head] = again
 
     def hold(self) -> None:
         """The bytes of the request being handled are needed after its handler has returned."""

@@ -75,8 +75,8 @@ class Partition:
         self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
         self.is_syncing = False
         self.config = config
-        self.takes_at_once = self._would_take_at_once  # a batch can be appended as it is, now, with any acks
         self.is_gone = False
+        self.takes_at_once = self._would_take_at_once  # a batch can be appended as it is, now, and counts at once
         self.fetch_waits: dict[FetchWait, None] = {}
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
         self._writable_waits: list[Callable[[], None]] = []
@@ -110,7 +110,8 @@ class Partition:
 
     @property
     def _would_take_at_once(self) -> bool:
-        return not (self.is_syncing or self.config.inside)
+        mode = self.config.log.flush_mode
+        return not (self.is_syncing or self.is_gone or self.config.inside or mode == "always")
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,7 +233,7 @@ class Partition:
     def go(self, error: Error) -> None:
         """The partition is deleted, moved away or its disk has failed: everyone who waits on it is answered."""
         self.is_gone = True
-        self.takes_writes = False
+        self.takes_writes = self.takes_at_once = False
         waits, self._commit_waits = self._commit_waits, []
         for _, callback in waits:
             callback(error)

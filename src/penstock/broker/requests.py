@@ -72,6 +72,9 @@ class Dispatcher:
         return [api for api, _ in sorted(self._routes.values(), key=lambda route: route[0].key)]
 
     def __call__(self, connection: Connection, frame: memoryview) -> Response | None:
+        again = connection.again.get(frame[8 : connection.head_end].tobytes())
+        if again is not None and (response := again(frame)) is not None:
+            return response
         try:
             key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
         except Exception:

@@ -29,9 +29,10 @@ from penstock.log.removal import remove_segments
 from penstock.log.retention import DeletedSegment, segments_to_delete
 from penstock.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from penstock.log.snapshots import load_latest, remove_snapshots_after, write_snapshot
+from penstock.log.sparse_index import TIME_ENTRY
 from penstock.log.timestamps import FoundByTime, first_record_since, newest_record
 from penstock.log.txn_index import AbortedTransaction, aborted_between
-from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header, stamp
+from penstock.wire.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, stamp
 from penstock.wire.batch import stamp_append_time as _stamp_append_time
 from penstock.wire.control import ControlType, build_control_batch
 
@@ -287,7 +288,9 @@ class PartitionLog:
         """Work out up to where a batch surely goes into this segment, so that most appends need not ask again."""
         config = self.config
         first = active.first_timestamp
-        self._sure_size = min(config.segment_bytes, POSITION_MAX, config.index_size_bytes_max * 5)
+        bytes_per_entry = max(config.index_interval_bytes, HEADER_SIZE)  # a larger one for every entry of an index
+        index_entries_max = config.index_size_bytes_max // TIME_ENTRY.size
+        self._sure_size = min(config.segment_bytes, POSITION_MAX, index_entries_max * bytes_per_entry)
         self._sure_offset = active.base_offset + RELATIVE_OFFSET_MAX
         self._sure_timestamp = FOREVER if first is None or first < 0 else first + config.segment_ms - self._jitter_ms
 

@@ -1,9 +1,9 @@
 """Produce (0-13): append batches. Versions 0 to 2 are advertised and refused: without them older librdkafka would turn
 compression off.
 
-Two ways through. Almost every request is one batch for one partition whose log can take it at once: that shape is read
-and answered by hand, in one call, with no message object. Everything else (several partitions, a sync under way, an
-answer that must wait, an error) goes through the declared messages and a `_Produce` that lives until it is answered.
+Every request becomes a `_Produce` that lives until it is answered: it may have to wait for a sync, for the inside of
+its batches to be looked at, or for its records to be committed. A request of the common shape also leaves a
+`ProduceAgain` with its connection, for those like it that follow.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from struct import Struct
-from typing import NamedTuple
 
 from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Clock, Disk
 from penstock.broker.connection import Connection, Response, Slot
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.produce_again import ProduceAgain
 from penstock.broker.requests import frame_of
 from penstock.log.partition_log import Appended
 from penstock.wire.api import APIS
@@ -41,27 +41,11 @@ from penstock.wire.messages.k00_produce import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from penstock.wire.single_produce import (
-    FIRST_SINGLE_VERSION,
-    FLEXIBLE_SINCE,
-    TOPIC_IDS_SINCE,
-    answer_shape,
-    read_single_classic,
-    read_single_flexible,
-)
+from penstock.wire.produce_shape import FIRST_SHAPED_VERSION, FLEXIBLE_SINCE, TOPIC_IDS_SINCE, answer_shape, head_end_of
 
 KEY = 0
 FIRST_SERVED_VERSION = 3
 ZSTD_SINCE = 7
-
-
-class Target(NamedTuple):
-    """Where the batches of one topic go, and the shape of the answer; remembered for each version and topic."""
-
-    partitions: dict[int, Partition]
-    answer: Struct
-    prefix: bytes
-    suffix: bytes
 
 
 class Produce:
@@ -71,34 +55,30 @@ class Produce:
         self.partitions = partitions
         self.disk = disk
         self._wall_ms = clock.wall_ms
-        self._targets: dict[tuple[int, bytes], Target] = {}
-        partitions.on_change(self._targets.clear)
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
     ) -> Response | None:
-        if version >= FLEXIBLE_SINCE:
-            single = read_single_flexible(frame, position, version)
-        elif version >= FIRST_SINGLE_VERSION:
-            single = read_single_classic(frame, position)
-        else:
-            single = None
-        if single is not None:
-            acks, timeout_ms, topic, index, records = single
-            target = self._targets.get((version, topic)) or self._make_target(version, topic)
-            partition = target.partitions.get(index) if target is not None else None
-            if target is not None and partition is not None and partition.takes_at_once:
-                try:
-                    appended = self.append(partition, records)
-                except ApiError:
-                    pass  # nothing was appended: the general way finds the same and says what
-                else:
-                    if acks == 1 or appended.last_offset < partition.leader.high_watermark:
-                        return _answer_single(target, correlation_id, index, appended, partition)
-                    self._wait(connection, target, correlation_id, index, timeout_ms, appended, partition)
-                    return None
         request, _ = decoder(ProduceRequest, version)(frame, position)
-        return _Produce(self, connection, version, correlation_id, request).run()
+        response = _Produce(self, connection, version, correlation_id, request).run()
+        if response is not None and version >= FIRST_SHAPED_VERSION:
+            self._remember(connection, version, frame, request)
+        return response
+
+    def _remember(self, connection: Connection, version: int, frame: memoryview, request: ProduceRequest) -> None:
+        """Leave a shortcut for requests like this one, if it is of the common shape."""
+        topic = request.topic_data[0] if len(request.topic_data) == 1 else None
+        if topic is None or len(topic.partition_data) != 1 or request.transactional_id is not None:
+            return
+        data = topic.partition_data[0]
+        by_id = version >= TOPIC_IDS_SINCE
+        name = self.partitions.name_of_id(topic.topic_id) if by_id else topic.name
+        partition = self.partitions.get(TopicPartition(name or "", data.index))
+        head_end = head_end_of(frame, len(data.records or b""), version)
+        if partition is not None and head_end is not None and request.acks in (1, -1):
+            shape = answer_shape(version, topic.topic_id.bytes if by_id else topic.name.encode())
+            again = ProduceAgain(frame, head_end, self.append, partition, shape, is_flexible=version >= FLEXIBLE_SINCE)
+            connection.remember(head_end, again.head, again)
 
     def append(self, partition: Partition, records: memoryview) -> Appended:
         """Check one batch as it came from a producer, and append it."""
@@ -108,62 +88,6 @@ class Produce:
                 raise ApiError(Error.INVALID_RECORD, "a producer may not write control batches")
             raise ApiError(Error.INVALID_TXN_STATE, "the transaction was not begun with this broker")
         return partition.append(records, header, self._wall_ms())
-
-    def _make_target(self, version: int, topic: bytes) -> Target | None:
-        found = self.partitions.of_topic_bytes(topic, is_id=version >= TOPIC_IDS_SINCE)
-        if found is None:
-            return None
-        prefix, suffix = answer_shape(version, topic)
-        target = Target(found, Struct(f">ii{len(prefix)}sihqqq{len(suffix)}s"), prefix, suffix)
-        self._targets[version, topic] = target
-        return target
-
-    def _wait(
-        self,
-        connection: Connection,
-        target: Target,
-        correlation_id: int,
-        index: int,
-        timeout_ms: int,
-        appended: Appended,
-        partition: Partition,
-    ) -> None:
-        """The batch is in the log and not committed yet: answer when it is, or when the producer's time is over."""
-        slot = connection.reserve()
-
-        def answer(error: Error) -> None:
-            timer.cancel()
-            connection.fill(slot, _answer_single(target, correlation_id, index, appended, partition, error))
-
-        def give_up() -> None:
-            partition.forget_commit_wait(answer)
-            answer(Error.REQUEST_TIMED_OUT)
-
-        timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, give_up)
-        partition.when_committed(appended.last_offset + 1, answer)
-
-
-def _answer_single(
-    target: Target,
-    correlation_id: int,
-    index: int,
-    appended: Appended,
-    partition: Partition,
-    error: Error = Error.NONE,
-) -> bytes:
-    answer = target.answer
-    base_offset = appended.base_offset if error is Error.NONE else -1
-    return answer.pack(
-        answer.size - 4,
-        correlation_id,
-        target.prefix,
-        index,
-        error,
-        base_offset,
-        appended.log_append_time_ms,
-        partition.log.start_offset,
-        target.suffix,
-    )
 
 
 class _Produce:
