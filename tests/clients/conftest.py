@@ -1,0 +1,86 @@
+"""The clients under test, one broker for all of them, and topics of their own for every test.
+
+`PENSTOCK_TEST_BOOTSTRAP=HOST:PORT` runs the scenarios against a broker that is already there, of any make: what fails
+there as well is no fault of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from penstock.testing.broker_process import BrokerProcess
+from penstock.testing.pytest_plugin import penstock_broker, start_penstock  # noqa: F401
+
+from .aiokafka_client import AiokafkaClient
+from .client import Admin, Client
+from .confluent_client import ConfluentClient
+from .kafka_python_client import KafkaPythonClient
+from .kcat_client import PROGRAM, KcatClient
+
+LIBRARIES = (ConfluentClient, KafkaPythonClient, AiokafkaClient)
+CLIENTS = (*LIBRARIES, KcatClient)
+
+NewTopic = Callable[..., str]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """kafka-python leaves sockets to the garbage collector when a broker goes away; no fault of what is tested."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the broker that the scenarios share."""
+    if given := os.environ.get("PENSTOCK_TEST_BOOTSTRAP"):
+        return given
+    broker: BrokerProcess = request.getfixturevalue("penstock_broker")
+    return broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def all_clients(bootstrap: str) -> Iterator[dict[str, Client]]:
+    """Every client by its name; kcat only where it is installed."""
+    clients: dict[str, Client] = {kind.name: kind(bootstrap) for kind in CLIENTS if kind is not KcatClient or PROGRAM}
+    yield clients
+    for client in clients.values():
+        client.close()
+
+
+@pytest.fixture(params=[kind.name for kind in CLIENTS])
+def client(request: pytest.FixtureRequest, all_clients: dict[str, Client]) -> Client:
+    """Each client in turn."""
+    if request.param not in all_clients:
+        pytest.skip(f"{request.param} is not installed")
+    return all_clients[request.param]
+
+
+@pytest.fixture(params=[kind.name for kind in LIBRARIES])
+def library(request: pytest.FixtureRequest, all_clients: dict[str, Client]) -> Client:
+    """Each client that is a library, with producers that stay and admin calls."""
+    return all_clients[request.param]
+
+
+@pytest.fixture(scope="session")
+def admin(all_clients: dict[str, Client]) -> Iterator[Admin]:
+    """Admin calls for setting up a test."""
+    with all_clients[ConfluentClient.name].admin() as admin:
+        yield admin
+
+
+@pytest.fixture
+def new_topic(admin: Admin) -> NewTopic:
+    """Creates a topic with a name of its own: `new_topic(partitions=3, settings={…})`."""
+
+    def create(partitions: int = 1, settings: dict[str, str] | None = None) -> str:
+        name = f"t-{uuid4().hex[:12]}"
+        admin.create_topics({name: partitions}, settings)
+        return name
+
+    return create
