@@ -62,7 +62,12 @@ async def _serve(settings: Settings, data: str) -> bool:
         loop.add_signal_handler(number, stopping.set)
     world = real_world()
     world.disk.make_dirs(data)
-    coordination = await LocalCoordination.open(world.disk, world.clock, f"{data}/keeper")
+    try:
+        coordination = await LocalCoordination.open(world.disk, world.clock, f"{data}/keeper")
+    except BlockingIOError as error:
+        raise StartError(
+            f"{data} is in use by another process: stop it, or choose another folder with --data"
+        ) from error
     try:
         broker = await start_broker(world, settings, coordination)
         try:
