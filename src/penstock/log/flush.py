@@ -16,6 +16,10 @@ from penstock.log.checkpoints import encode_epochs
 from penstock.log.epochs import LeaderEpochs
 
 
+def parent_of(folder: str) -> str:
+    return folder.rpartition("/")[0] or "."
+
+
 @dataclass(slots=True)
 class FlushPlan:
     """What to sync, and up to where the log is durable then."""
@@ -53,7 +57,7 @@ class FlushPlan:
         if self.sync_folder:
             self.disk.sync_dir(self.folder)
         if self.sync_parent:
-            self.disk.sync_dir(self.folder.rpartition("/")[0] or ".")
+            self.disk.sync_dir(parent_of(self.folder))
 
     def _sync_path(self, path: str) -> None:
         try:
@@ -99,6 +103,12 @@ class Unsynced:
         """The folder itself, or the file that says whose it is, is new."""
         self._parent_synced = False
         self._folder_changes += 1
+
+    def sync_parent(self, disk: Disk, folder: str) -> None:
+        """Make the folder's own name durable, before something relies on it. Blocks, once."""
+        if not self._parent_synced:
+            disk.sync_dir(parent_of(folder))
+            self._parent_synced = True
 
     def add_closed_segment(self, paths: list[str]) -> None:
         self.add(*paths)

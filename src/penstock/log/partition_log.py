@@ -21,7 +21,7 @@ from penstock.log import names
 from penstock.log.append_checks import check_followed, refuse_timestamps
 from penstock.log.config import FOREVER, LogConfig
 from penstock.log.file_cache import FileCache
-from penstock.log.flush import FlushPlan, Unsynced
+from penstock.log.flush import FlushPlan, Unsynced, parent_of
 from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_indexes, replay
 from penstock.log.partition_metadata import claim_folder
 from penstock.log.ranges import NOTHING, LogRange, read_segment, read_segments, search_segments
@@ -157,8 +157,7 @@ class PartitionLog:
         self._be_unsure()
         self.config = config
         self._create_time = config.message_timestamp_type == "CreateTime"
-        jitter_ms = config.segment_jitter_ms
-        self._jitter_ms = crc32(self.folder.encode()) % jitter_ms if jitter_ms > 0 else 0
+        self._jitter_ms = crc32(self.folder.encode()) % max(1, config.segment_jitter_ms)
 
     def _set_segments(self, segments: list[Segment]) -> None:
         self._segments = segments
@@ -437,7 +436,7 @@ class PartitionLog:
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether the policy (messages, time) asks for a flush now."""
-        unflushed = self.end_offset - self.recovery_point
+        unflushed = self.unflushed_messages
         if unflushed <= 0 or self._unsynced.is_flushing:
             return False
         return unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
@@ -512,6 +511,7 @@ class PartitionLog:
 
     def remove_files(self, deleted: Iterable[DeletedSegment]) -> None:
         """Remove the files of segments that retention took out, oldest first. Blocks; runs in another thread."""
+        self._unsynced.sync_parent(self._disk, self.folder)
         remove_segments(self._files, self.folder, [segment.base_offset for segment in deleted])
 
     # -- cutting the end
@@ -559,6 +559,7 @@ class PartitionLog:
 
     def _drop_later_segments(self, from_index: int) -> None:
         dropped = [segment.base_offset for segment in self._segments[from_index:]]
+        self._unsynced.sync_parent(self._disk, self.folder)
         remove_segments(self._files, self.folder, reversed(dropped))
 
     def _forget_after_cut(self) -> None:
@@ -588,7 +589,7 @@ class PartitionLog:
 
         What is left is to remove that folder (`removal.remove_folder`), now or after a restart.
         """
-        parent = self.folder.rpartition("/")[0]
+        parent = parent_of(self.folder)
         target = f"{parent}/{names.deleted_folder_name(self.topic_partition, unique_hex)}"
         for segment in self._segments:
             segment.let_go()
