@@ -17,7 +17,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.world import World
 from penstock.testing.history import body_of
 from penstock.testing.sim_broker import DATA, PORT, SimBroker
-from penstock.testing.sim_client import SimClient, StoredBatch, batch_of
+from penstock.testing.sim_client import SimClient, StoredBatch, batch_of, produce_request
 from penstock.testing.sim_device import os_error
 from penstock.testing.sim_world import Simulation
 from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
@@ -155,6 +155,30 @@ def test_a_clean_stop_keeps_everything_even_if_power_fails_after_it(bench: Bench
         await bench.broker.start()
         assert not bench.machine.disk.exists(f"{DATA}/logs/.kafka_cleanshutdown")
         assert bodies(await (await bench.connect()).read_all("t", 0)) == sent
+
+    bench.run(drive)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stop_while_a_sync_is_under_way(bench: Bench, fails: bool) -> None:
+    """The sync ends first; if it fails there is no clean mark, because nobody knows what is on the disk."""
+
+    async def drive() -> None:
+        client = await bench.connect()
+        await client.create_topic("t", configs=ALWAYS)
+        sent = await produce_some(client, 0, 5)
+        bench.machine.disk.slow_when(lambda operation: operation.kind == "sync" and operation.path == LOG_FILE, 20)
+        if fails:
+            bench.machine.disk.fail_sync(LOG_FILE)
+        client.send(produce_request("t", 0, batch_of(values(5))), 11).add_done_callback(lambda done: done.exception())
+        await asyncio.sleep(1)
+        await bench.broker.stop()
+        assert bench.machine.disk.exists(f"{DATA}/logs/.kafka_cleanshutdown") is not fails
+        bench.machine.disk.heal()
+        bench.broker.lose_power(lost="all")
+        await bench.broker.start()
+        found = bodies(await (await bench.connect()).read_all("t", 0))
+        assert found == (sent if fails else [*sent, body_of(batch_of(values(5)))])
 
     bench.run(drive)
 

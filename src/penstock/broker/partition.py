@@ -192,7 +192,7 @@ class Partition:
         plan, self._plan = self._plan, None
         self.is_syncing = False
         self.takes_at_once = self._would_take_at_once
-        if done.cancelled() or self.is_gone or plan is None:
+        if done.cancelled() or plan is None:
             return
         done.exception()  # the plan remembers it
         log = self.log
@@ -200,6 +200,8 @@ class Partition:
             log.complete_flush(plan)
         except ApiError as error:
             self._on_storage_failure(self, error)
+            return
+        if self.is_gone:
             return
         counted = plan.end_offset if log.config.flush_mode == "always" else log.end_offset
         before = self.leader.high_watermark
