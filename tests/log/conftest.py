@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -81,8 +81,3 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-@pytest.fixture
-def appender(bench: Bench) -> Callable[..., Appended]:
-    return bench.append
