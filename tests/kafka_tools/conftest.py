@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import queue
+import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ JAVA = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
 TOOL_TIMEOUT_S = 60
 PROGRAM_TIMEOUT_S = 120
 APACHE_START_TIMEOUT_S = 60
+APACHE_START_TRIES = 3
 APACHE_STOP_TIMEOUT_S = 30
 #: Where the tools live; ConfigCommand is the last one still in Scala.
 PACKAGES = {"ConfigCommand": "kafka.admin", "ConsoleConsumer": "org.apache.kafka.tools.consumer"}
@@ -172,8 +175,27 @@ def java_program(kafka_libs: Path) -> JavaProgram:
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an Apache Kafka of one node, with the settings that `penstock up` has."""
-    folder = tmp_path_factory.mktemp("apache-kafka")
-    port, controller_port = free_port(), free_port()
+    for left in reversed(range(APACHE_START_TRIES)):
+        folder = tmp_path_factory.mktemp("apache-kafka")
+        port = free_port()
+        process = _start_apache_kafka(kafka_libs, folder, port)
+        try:
+            if _is_reachable(process, port):
+                yield f"127.0.0.1:{port}"
+                return
+            # Somebody may have taken one of the ports meanwhile; it does not say so.
+            assert left, f"Apache Kafka did not start: {(folder / 'log').read_text()}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(APACHE_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _start_apache_kafka(libs: Path, folder: Path, port: int) -> subprocess.Popen[bytes]:
+    controller_port = free_port()
     settings = folder / "server.properties"
     settings.write_text(
         f"""
@@ -186,10 +208,9 @@ def apache_kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         offsets.topic.replication.factor=1
         transaction.state.log.replication.factor=1
         transaction.state.log.min.isr=1
-        group.initial.rebalance.delay.ms=0
         """
     )
-    java = [*JAVA, "-cp", f"{kafka_libs}/*"]
+    java = [*JAVA, "-cp", f"{libs}/*"]
     cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "A")
     # Without this feature Kafka sets no min.insync.replicas of its own accord.
     feature = ["--feature", "eligible.leader.replicas.version=0"]
@@ -200,11 +221,20 @@ def apache_kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         timeout=APACHE_START_TIMEOUT_S,
     )
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*java, "kafka.Kafka", settings], stdout=log, stderr=log)
-    yield f"127.0.0.1:{port}"
-    process.terminate()
-    try:
-        process.wait(APACHE_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        return subprocess.Popen([*java, "kafka.Kafka", settings], stdout=log, stderr=log)
+
+
+def _is_reachable(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until it listens, which it does once it can serve; False if it ended or took too long."""
+    deadline_s = time.monotonic() + APACHE_START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            try:
+                process.wait(timeout=0.1)
+            except subprocess.TimeoutExpired:
+                continue
+            return False
+        return process.poll() is None
+    return False
