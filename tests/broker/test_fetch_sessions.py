@@ -130,3 +130,26 @@ def test_a_partition_that_was_served_goes_to_the_end() -> None:
     session.update([item(0), item(1), item(2)], ())
     session.served(session.partitions[TopicPartition("t", 0)])
     assert [name.partition for name in session.partitions] == [1, 2, 0]
+
+
+def test_all_sessions_together_name_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.broker.fetch_sessions.PARTITIONS_MAX", 10)
+    cache = sessions(100)
+    assert cache.open(uses_topic_ids=False, is_privileged=False, now=0.0, size=11) is None
+    first = cache.open(uses_topic_ids=False, is_privileged=False, now=0.0, size=6)
+    assert first is not None
+    cache.update(first, [item(index) for index in range(6)], ())
+    assert cache.open(uses_topic_ids=False, is_privileged=False, now=1.0, size=5) is None
+    second = cache.open(uses_topic_ids=False, is_privileged=False, now=1.0, size=4)
+    assert second is not None
+    cache.update(second, [item(index) for index in range(4)], ())
+    cache.update(second, [item(0, offset=9)], ())
+    with pytest.raises(ApiError) as refused:
+        cache.update(second, [item(4)], ())
+    assert refused.value.error is Error.FETCH_SESSION_ID_NOT_FOUND and len(cache) == 1
+    cache.update(first, (), [TopicPartition("t", 0)])
+    third = cache.open(uses_topic_ids=False, is_privileged=False, now=2.0, size=5)
+    assert third is not None
+    cache.update(third, [item(index) for index in range(5)], ())
+    assert cache.open(uses_topic_ids=False, is_privileged=False, now=EVICTION_IDLE_S + 1, size=5) is not None
+    assert len(cache) == 2

@@ -266,3 +266,14 @@ def test_every_served_key_is_declared(target: Any) -> None:
         for row in client.call(API_VERSIONS, 3).api_keys:
             api = APIS[row.api_key]
             assert api.min_version <= row.min_version <= row.max_version <= api.max_version
+
+
+def test_fetch_sessions_that_name_very_much_are_bounded(target: Any) -> None:
+    parts = [FetchRequestPartition(partition=index, partition_max_bytes=1) for index in range(30_000)]
+    topic = FetchRequestTopic(topic="nowhere", partitions=parts)
+    before = target.resident_bytes()
+    with target.connect() as client:
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=[topic])
+        sessions = [client.call(request, 12).session_id for _ in range(12)]
+    assert sessions[0] and not sessions[-1]
+    assert target.resident_bytes() - before < 120 * MIB

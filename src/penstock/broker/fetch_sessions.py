@@ -18,6 +18,7 @@ from penstock.base.world import Random
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_IDLE_S = 120.0
+PARTITIONS_MAX = 200_000  # in all sessions together: what they name takes memory, whether it exists or not
 
 
 @dataclass(slots=True)
@@ -71,6 +72,7 @@ class FetchSessions:
         self._slots_max = slots_max
         self._random = random
         self._sessions: dict[int, FetchSession] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -78,10 +80,13 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def open(self, *, uses_topic_ids: bool, is_privileged: bool, now: float) -> FetchSession | None:
-        """A new session, or None when there is no room for one. Followers come before consumers."""
+    def open(self, *, uses_topic_ids: bool, is_privileged: bool, now: float, size: int = 0) -> FetchSession | None:
+        """A new session for so many partitions, or None without room for one. Followers come before consumers."""
         if len(self._sessions) >= self._slots_max and not self._evict(is_privileged, now):
             return None
+        while self._partition_count + size > PARTITIONS_MAX:
+            if size > PARTITIONS_MAX or not self._evict(is_privileged, now):
+                return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.randrange(0x7FFFFFFF)
@@ -92,14 +97,14 @@ class FetchSessions:
     def _evict(self, is_privileged: bool, now: float) -> bool:
         oldest = min(self._sessions.values(), key=lambda session: session.last_used, default=None)
         if oldest is not None and now - oldest.last_used > EVICTION_IDLE_S:
-            del self._sessions[oldest.session_id]
+            self.close(oldest.session_id)
             return True
         if not is_privileged:
             return False
         ordinary = [session for session in self._sessions.values() if not session.is_privileged]
         if not ordinary:
             return False
-        del self._sessions[min(ordinary, key=lambda session: session.last_used).session_id]
+        self.close(min(ordinary, key=lambda session: session.last_used).session_id)
         return True
 
     def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now: float) -> FetchSession:
@@ -115,5 +120,19 @@ class FetchSessions:
         session.last_used = now
         return session
 
+    def update(
+        self, session: FetchSession, wanted: Iterable[FetchedPartition], forgotten: Iterable[TopicPartition]
+    ) -> None:
+        """Take over what a request says has changed; ApiError, and the end of the session, if it grows too large."""
+        before = len(session.partitions)
+        session.update(wanted, forgotten)
+        grown = len(session.partitions) - before
+        self._partition_count += grown
+        if grown > 0 and self._partition_count > PARTITIONS_MAX:
+            self.close(session.session_id)
+            raise ApiError(Error.FETCH_SESSION_ID_NOT_FOUND)
+
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)

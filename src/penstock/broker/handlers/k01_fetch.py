@@ -81,12 +81,14 @@ class Fetch:
             self.sessions.close(request.session_id)
             if not wanted:
                 return None, wanted, True
-            session = self.sessions.open(uses_topic_ids=by_id, is_privileged=_replica_of(request) >= 0, now=now)
+            session = None
+            if _replica_of(request) < 0:  # whoever says to be a follower gets nothing from this broker
+                session = self.sessions.open(uses_topic_ids=by_id, is_privileged=False, now=now, size=len(wanted))
             if session is not None:
-                session.update(wanted, ())
+                self.sessions.update(session, wanted, ())
             return session, wanted, True
         session = self.sessions.resume(request.session_id, request.session_epoch, uses_topic_ids=by_id, now=now)
-        session.update(wanted, self._forgotten(request, version))
+        self.sessions.update(session, wanted, self._forgotten(request, version))
         return session, list(session.partitions.values()), False
 
     def _wanted(self, request: FetchRequest, version: int) -> Iterable[FetchedPartition]:
