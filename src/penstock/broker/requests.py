@@ -73,8 +73,13 @@ class Dispatcher:
 
     def __call__(self, connection: Connection, frame: memoryview) -> Response | None:
         again = connection.again.get(frame[8 : connection.head_end].tobytes())
-        if again is not None and (response := again(frame)) is not None:
-            return response
+        if again is not None:
+            try:
+                response = again(frame)
+            except Exception:
+                raise self._failed("a request like the one before it", connection) from None
+            if response is not None:
+                return response
         try:
             key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
         except Exception:
@@ -99,8 +104,12 @@ class Dispatcher:
         except ConnectionBroken:
             raise
         except Exception:
-            logger.exception("%s version %d from %s failed", api.name, version, connection.peer)
-            raise ConnectionBroken(f"{api.name} failed here; see the log") from None
+            raise self._failed(f"{api.name} version {version}", connection) from None
+
+    def _failed(self, what: str, connection: Connection) -> ConnectionBroken:
+        """A bug of ours: the log has it, and the client tries again on a new connection."""
+        logger.exception("%s from %s failed", what, connection.peer)
+        return ConnectionBroken(f"{what} failed here; see the log")
 
     def _refuse_api_versions(self, correlation_id: int) -> Response:
         served = ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=api_version_rows(self.served))
