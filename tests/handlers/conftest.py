@@ -217,27 +217,45 @@ class Translation:
         return ours == theirs if not is_generated else self._theirs.get(ours, ours) == theirs
 
 
+class Brokers:
+    """The brokers that tests share, and what the tests know of them."""
+
+    def __init__(self, penstock: tuple[str, int], kafka: tuple[str, int] | None = None) -> None:
+        self.penstock = penstock
+        self.kafka = kafka
+        self.translation = Translation()
+        self.shared: dict[str, Any] = {}
+
+
 class Client:
     """Asks Penstock, and Apache Kafka too if it is there; see the head of this file."""
 
-    def __init__(self, penstock: tuple[str, int], kafka: tuple[str, int] | None = None) -> None:
-        self._penstock = RawClient(penstock)
-        self._kafka = RawClient(kafka) if kafka is not None else None
-        self._translation = Translation()
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._penstock = RawClient(brokers.penstock)
+        self._kafka = RawClient(brokers.kafka) if brokers.kafka is not None else None
+        self._translation = brokers.translation
+        self._topics: set[str] = set()
         self.differences: list[str] = []
         self.about = ""  # what the differences that follow belong to
         self.prefix = f"t{uuid.uuid4().hex[:10]}"
 
     def close(self) -> None:
-        self._penstock.close()
-        if self._kafka is not None:
-            self._kafka.close()
+        """Delete the topics of this client, so that a long run does not need the files of all of them."""
+        api = API_OF_NAME["DeleteTopics"]
+        names = self._topics.difference(self._brokers.shared.values())
+        request = message_of(api.request, 5, {"topic_names": sorted(names), "timeout_ms": 10_000})
+        for connection in (self._penstock, self._kafka):
+            if connection is not None:
+                self._try(lambda connection=connection: connection.exchange(api, 5, request))  # type: ignore[misc]
+                connection.close()
 
-    def other_connection(self) -> Client:
-        """The same brokers over other sockets."""
-        other = Client(self._penstock.address, self._kafka.address if self._kafka is not None else None)
-        other._translation, other.differences = self._translation, self.differences
-        return other
+    def once(self, name: str, make: Callable[[], str]) -> str:
+        """A topic that many tests read and none changes."""
+        if name not in self._brokers.shared:
+            self._brokers.shared[name] = make()
+        found: str = self._brokers.shared[name]
+        return found
 
     def versions(self, name: str) -> range:
         api = API_OF_NAME[name]
@@ -260,6 +278,8 @@ class Client:
         """
         api = API_OF_NAME[name]
         request = message_of(api.request, version, values)
+        if name in ("CreateTopics", "Metadata"):
+            self._topics.update(topic["name"] or "" for topic in values["topics"] or ())
         ours = self._try(lambda: self._penstock.exchange(api, version, request))
         if until is not None:
             assert until(ours), ours
@@ -425,9 +445,9 @@ SETTINGS = {
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
     "message.max.bytes": "200000",
-    "max.incremental.fetch.session.cache.slots": "3",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
+    "log.segment.delete.delay.ms": "1000",
 }
 KAFKA_SETTINGS = {
     "process.roles": "broker,controller",
@@ -510,6 +530,24 @@ def _wait_until_served(process: subprocess.Popen[str], log: Path, address: tuple
     raise AssertionError(f"Apache Kafka did not start:\n{log.read_text(errors='replace')[-3000:]}")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Beside Kafka, only the oldest and the newest version of each test are quick enough for every day."""
+    versions: dict[str, set[int]] = {}
+    beside = [item for item in items if isinstance(item, pytest.Function) and "beside-kafka" in item.name]
+    for item in beside:
+        versions.setdefault(item.nodeid.partition("[")[0], set()).add(_version_of(item))
+    for item in beside:
+        asked = versions[item.nodeid.partition("[")[0]]
+        if _version_of(item) not in (min(asked), max(asked)):
+            item.add_marker(pytest.mark.slow)
+
+
+def _version_of(item: pytest.Function) -> int:
+    parameters = item.callspec.params
+    return int(parameters.get("version", parameters.get("fetcher", 0)))
+
+
 @pytest.fixture(scope="session")
 def penstock_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
     process, address = start_penstock(tmp_path_factory.mktemp("penstock"), SETTINGS)
@@ -533,11 +571,21 @@ def now_ms() -> int:
     return NOW_MS
 
 
+@pytest.fixture(scope="session")
+def penstock_alone(penstock_address: tuple[str, int]) -> Brokers:
+    return Brokers(penstock_address)
+
+
+@pytest.fixture(scope="session")
+def penstock_beside_kafka(penstock_address: tuple[str, int], kafka_address: tuple[str, int]) -> Brokers:
+    return Brokers(penstock_address, kafka_address)
+
+
 @pytest.fixture(params=["penstock", pytest.param("beside-kafka", marks=pytest.mark.kafka)])
-def client(request: pytest.FixtureRequest, penstock_address: tuple[str, int]) -> Iterator[Client]:
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     """A client of Penstock, or of Penstock and Kafka; fails if their answers differed."""
-    beside = request.getfixturevalue("kafka_address") if request.param == "beside-kafka" else None
-    made = Client(penstock_address, beside)
+    fixture = "penstock_alone" if request.param == "penstock" else "penstock_beside_kafka"
+    made = Client(request.getfixturevalue(fixture))
     yield made
     made.close()
     assert not made.differences, "\n".join(["Penstock differs from Kafka:", *made.differences])

@@ -34,6 +34,17 @@ def offset_of(client, version, topic, timestamp, *, partition=0, epoch=-1, isola
 
 @pytest.fixture
 def filled(client, now_ms):
+    """A topic that the test may change."""
+    return fill(client, now_ms)
+
+
+@pytest.fixture
+def stored(client, now_ms):
+    """The same, shared by all tests that only read."""
+    return client.once("offsets", lambda: fill(client, now_ms))
+
+
+def fill(client, now_ms) -> str:
     """A topic with records at now, +10, +20 | +100, +90, +110 | +50 (compressed, the last two)."""
     topic = client.topic(partitions=2)
     client.produce(topic, client.batch(b"a", b"b", b"c", timestamp=now_ms - 1000, step_ms=10))
@@ -49,7 +60,7 @@ def filled(client, now_ms):
 @pytest.mark.parametrize(
     "special", [LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD, -7, -99]
 )
-def test_special_times(client, filled, now_ms, version, isolation, special):
+def test_special_times(client, stored, now_ms, version, isolation, special):
     epoch = 0 if version >= 4 else -1
     expected = {
         LATEST: (Error.NONE, 7, -1, epoch),
@@ -61,7 +72,7 @@ def test_special_times(client, filled, now_ms, version, isolation, special):
     }.get(special, (Error.UNSUPPORTED_VERSION, -1, -1, -1))
     if version < SINCE.get(special, 0):
         expected = (Error.UNSUPPORTED_VERSION, -1, -1, -1)
-    assert offset_of(client, version, filled, special, isolation=isolation) == expected
+    assert offset_of(client, version, stored, special, isolation=isolation) == expected
 
 
 @pytest.mark.parametrize("version", LIST)
@@ -77,61 +88,61 @@ def test_special_times(client, filled, now_ms, version, isolation, special):
         (-890, 5, -890),
     ],
 )
-def test_the_record_of_a_time(client, filled, now_ms, version, after_ms, offset, found_ms):
+def test_the_record_of_a_time(client, stored, now_ms, version, after_ms, offset, found_ms):
     epoch = 0 if version >= 4 else -1
-    answer = offset_of(client, version, filled, now_ms + after_ms)
+    answer = offset_of(client, version, stored, now_ms + after_ms)
     assert answer == (Error.NONE, offset, now_ms + found_ms, epoch)
 
 
 @pytest.mark.parametrize("version", LIST)
-def test_a_time_after_everything(client, filled, now_ms, version):
-    assert offset_of(client, version, filled, now_ms - 889) == (Error.NONE, -1, -1, -1)
-    assert offset_of(client, version, filled, 0)[1] == 0
+def test_a_time_after_everything(client, stored, now_ms, version):
+    assert offset_of(client, version, stored, now_ms - 889) == (Error.NONE, -1, -1, -1)
+    assert offset_of(client, version, stored, 0)[1] == 0
 
 
 @pytest.mark.parametrize("version", LIST)
 @pytest.mark.parametrize("special", [LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, 5])
 def test_an_empty_partition(client, version, special):
-    topic = client.topic()
+    topic = client.once("empty", client.topic)
     offset_of(client, version, topic, special)
 
 
 @pytest.mark.parametrize("version", LIST)
-def test_offsets_of_what_is_not_there(client, filled, version):
+def test_offsets_of_what_is_not_there(client, stored, version):
     unknown = (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
-    assert offset_of(client, version, filled, LATEST, partition=2) == unknown
-    assert offset_of(client, version, filled, LATEST, partition=-1) == unknown
+    assert offset_of(client, version, stored, LATEST, partition=2) == unknown
+    assert offset_of(client, version, stored, LATEST, partition=-1) == unknown
     assert offset_of(client, version, f"{client.prefix}-none", LATEST) == unknown
     assert offset_of(client, version, "a/b", LATEST) == unknown
 
 
 @pytest.mark.parametrize("version", LIST[3:])
-def test_offsets_with_an_epoch(client, filled, version):
-    assert offset_of(client, version, filled, LATEST, epoch=0)[0] == Error.NONE
-    assert offset_of(client, version, filled, LATEST, epoch=1)[0] == Error.UNKNOWN_LEADER_EPOCH
+def test_offsets_with_an_epoch(client, stored, version):
+    assert offset_of(client, version, stored, LATEST, epoch=0)[0] == Error.NONE
+    assert offset_of(client, version, stored, LATEST, epoch=1)[0] == Error.UNKNOWN_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("version", LIST)
-def test_several_partitions_and_one_twice(client, filled, version):
+def test_several_partitions_and_one_twice(client, stored, version):
     rows = [{"partition_index": index, "timestamp": LATEST} for index in (0, 1, 5, 0)]
-    answer = client.ask("ListOffsets", version, replica_id=-1, topics=[{"name": filled, "partitions": rows}])
+    answer = client.ask("ListOffsets", version, replica_id=-1, topics=[{"name": stored, "partitions": rows}])
     parts = answer.topics[0].partitions
     codes = {part.partition_index: part.error_code for part in parts}
     assert codes == {0: Error.INVALID_REQUEST, 1: Error.NONE, 5: Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 @pytest.mark.parametrize("version", LIST)
-def test_no_topics_and_no_partitions(client, filled, version):
+def test_no_topics_and_no_partitions(client, stored, version):
     assert client.ask("ListOffsets", version, replica_id=-1, topics=[]).topics == []
-    asked = [{"name": filled, "partitions": []}]
+    asked = [{"name": stored, "partitions": []}]
     assert client.ask("ListOffsets", version, replica_id=-1, topics=asked).topics == []
 
 
 @pytest.mark.parametrize("version", LIST)
 @pytest.mark.parametrize("replica_id", [-2, 0, 5])
-def test_other_askers(client, filled, version, replica_id):
+def test_other_askers(client, stored, version, replica_id):
     rows = [{"partition_index": 0, "timestamp": LATEST}]
-    client.ask("ListOffsets", version, replica_id=replica_id, topics=[{"name": filled, "partitions": rows}])
+    client.ask("ListOffsets", version, replica_id=replica_id, topics=[{"name": stored, "partitions": rows}])
 
 
 # ── OffsetForLeaderEpoch ─────────────────────────────────────────────────────────────────────────────────────────
@@ -147,21 +158,21 @@ def end_of(client, version, topic, epoch, *, partition=0, current=-1, replica_id
 
 
 @pytest.mark.parametrize("version", EPOCH)
-def test_where_an_epoch_ends(client, filled, version):
-    assert end_of(client, version, filled, 0) == (Error.NONE, 0, 7)
-    assert end_of(client, version, filled, 0, replica_id=-2) == (Error.NONE, 0, 7)
-    assert end_of(client, version, filled, 1) == (Error.NONE, -1, -1)
-    assert end_of(client, version, filled, -1) == (Error.NONE, -1, -1)
-    assert end_of(client, version, filled, 0, partition=1) == (Error.NONE, 0, 0)
+def test_where_an_epoch_ends(client, stored, version):
+    assert end_of(client, version, stored, 0) == (Error.NONE, 0, 7)
+    assert end_of(client, version, stored, 0, replica_id=-2) == (Error.NONE, 0, 7)
+    assert end_of(client, version, stored, 1) == (Error.NONE, -1, -1)
+    assert end_of(client, version, stored, -1) == (Error.NONE, -1, -1)
+    assert end_of(client, version, stored, 0, partition=1) == (Error.NONE, 0, 0)
 
 
 @pytest.mark.parametrize("version", EPOCH)
-def test_epochs_of_what_is_not_there(client, filled, version):
+def test_epochs_of_what_is_not_there(client, stored, version):
     unknown = (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
-    assert end_of(client, version, filled, 0, partition=7) == unknown
+    assert end_of(client, version, stored, 0, partition=7) == unknown
     assert end_of(client, version, f"{client.prefix}-none", 0) == unknown
-    assert end_of(client, version, filled, 0, current=0) == (Error.NONE, 0, 7)
-    assert end_of(client, version, filled, 0, current=4) == (Error.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert end_of(client, version, stored, 0, current=0) == (Error.NONE, 0, 7)
+    assert end_of(client, version, stored, 0, current=4) == (Error.UNKNOWN_LEADER_EPOCH, -1, -1)
 
 
 # ── DeleteRecords ────────────────────────────────────────────────────────────────────────────────────────────────

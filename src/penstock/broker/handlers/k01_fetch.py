@@ -212,7 +212,7 @@ class _Fetch:
                 total_bytes += size_bytes
                 is_urgent = is_urgent or answer.diverging is not None
             except ApiError as error:
-                answer.error = error.error
+                answer = Answer(item.name.partition, error.error)
                 is_urgent = True
             if self._is_full or self._has_news(item, answer):
                 self._answers.append((item, answer))
@@ -245,6 +245,8 @@ class _Fetch:
             answer.aborted = []
         if item.last_fetched_epoch >= 0:
             epoch, end_offset = partition.end_of_epoch(item.last_fetched_epoch)
+            if epoch < 0 or item.fetch_offset < log.start_offset:
+                raise ApiError(Error.OFFSET_OUT_OF_RANGE, "the log cannot tell where this epoch ended")
             if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
                 answer.diverging = (epoch, end_offset)
                 return 0
