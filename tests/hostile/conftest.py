@@ -15,7 +15,7 @@ from penstock.testing.sim_client import batch_of, batches_of, produce_request
 from penstock.wire.messages.k01_fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from penstock.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsRequestTopic
 
-FRAME_TIMEOUT_MS = 1500
+FRAME_TIMEOUT_MS = 600
 BYSTANDER_SLOWEST_S = 3.0  # the machine may be busy with other tests
 
 

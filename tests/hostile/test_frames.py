@@ -64,7 +64,7 @@ def test_half_a_frame_that_never_ends_is_given_up(target: Any) -> None:
         client.send(struct.pack(">i", 1000) + bytes(500))
         began = time.monotonic()
         assert client.is_closed_within(10)
-        assert time.monotonic() - began > 1.0
+        assert time.monotonic() - began > 0.5
 
 
 def test_a_size_that_never_ends_is_given_up(target: Any) -> None:

@@ -339,6 +339,7 @@ class Connection:
     def _budget_is_free(self) -> None:
         if not self.is_closed:
             self._waits_for_budget = False
+            self.was_active = True  # it stood still by our own wish
             self._make_room()
             self._update_reading()
 
