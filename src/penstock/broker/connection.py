@@ -539,6 +539,11 @@ class Connection:
         """Nothing is under way in either direction."""
         return not (self._slots or self._out or self._holds or self._frame_started is not None)
 
+    @property
+    def owes_answer(self) -> bool:
+        """A request is still to be answered; one that only waits for news does not count."""
+        return bool(self._out or self._holds) or any(slot.on_cancel is None for slot in self._slots)
+
     def close(self, reason: str | None) -> None:
         """End the connection; a reason is given when it was the peer's fault or the server's wish."""
         if self.is_closed:

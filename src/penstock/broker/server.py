@@ -7,7 +7,6 @@ overrides), idle connections, unfinished frames, unread answers. One sweep a sec
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +14,7 @@ from dataclasses import dataclass
 from penstock.base.world import Address, Clock, Listener, Network, SocketOptions, Stream
 from penstock.broker.connection import Connection, Dispatch, Intake
 
-logger = logging.getLogger(__name__)
-
 SWEEP_S = 1.0
-LOGGED_PEERS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +29,6 @@ class ConnectionLimits:
 
     def allowed_from(self, host: str) -> int:
         return self.per_ip_overrides.get(host, self.connections_per_ip_max)
-
-
-class PeerLog:
-    """At most one line for each peer in a second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last: dict[str, float] = {}
-
-    def warn(self, host: str, text: str) -> None:
-        now = self._clock.monotonic()
-        if now - self._last.get(host, -1.0) < 1.0:
-            return
-        if len(self._last) >= LOGGED_PEERS_MAX:
-            self._last.clear()
-        self._last[host] = now
-        logger.warning("%s: %s", host, text)
 
 
 class Server:
@@ -139,8 +118,10 @@ class Server:
             listener.close()
         for stream, _ in self._early or ():
             stream.close()
+        for connection in list(self._connections):
+            connection.mute(True)
         deadline = self._clock.monotonic() + drain_s_max
-        while any(not connection.is_idle for connection in self._connections):
+        while any(connection.owes_answer for connection in self._connections):
             if self._clock.monotonic() > deadline:
                 break
             await asyncio.sleep(0.01)
