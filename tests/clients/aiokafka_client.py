@@ -143,8 +143,10 @@ class AiokafkaAdmin(Admin):
         return {one["partition"]: (one["leader"], one["replicas"], one["isr"]) for one in topic["partitions"]}
 
     def create_partitions(self, name: str, total: int) -> None:
-        answer = self._call(self._admin.create_partitions({name: NewPartitions(total)}, timeout_ms=DEADLINE_MS))
-        _raise_first(row[1] for row in answer.topic_errors)
+        try:
+            self._call(self._admin.create_partitions({name: NewPartitions(total)}, timeout_ms=DEADLINE_MS))
+        except KafkaError as error:
+            raise refused(error) from error
 
     def topic_configs(self, name: str) -> dict[str, str | None]:
         resource = ConfigResource(ConfigResourceType.TOPIC, name)

@@ -156,6 +156,8 @@ class Client(ABC):
     writes_null_headers = True
     reads_null_headers = True
     has_admin = True
+    #: Does a reader that knew a topic find the one that was created later with the same name?
+    follows_new_topics = True
     knows_offsets = True
 
     def __init__(self, bootstrap: str) -> None:

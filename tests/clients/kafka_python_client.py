@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ from .client import (
 )
 
 DEADLINE_MS = int(DEADLINE_S * 1000)
+#: How it says, in words, that settings were not altered.
+_REFUSAL = re.compile(r"\[Error (\d+)\]")
 
 
 def refused(error: BaseException) -> Exception:
@@ -131,7 +134,9 @@ class KafkaPythonAdmin(Admin):
 
     def alter_topic_config(self, name: str, config: str, value: str) -> None:
         with refusals():
-            self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, {config: value})])
+            answer = self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, {config: value})])
+        if refusal := _REFUSAL.match(answer["topic"][name]):
+            raise Refused(int(refusal[1]), answer["topic"][name])
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         where = TopicPartition(topic, partition)
@@ -148,6 +153,7 @@ class KafkaPythonAdmin(Admin):
 class KafkaPythonClient(Client):
     name = "kafka-python"
     writes_null_headers = False
+    follows_new_topics = False
 
     def close(self) -> None:
         """Let sockets that kafka-python left open be collected here, not in a test that knows nothing of them."""

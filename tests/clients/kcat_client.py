@@ -56,19 +56,19 @@ class KcatReader(Reader):
         self._thread.join(DEADLINE_S)
 
     def _follow(self, output: IO[bytes]) -> None:
-        while line := output.readline():
+        """Until kcat ends; when it is killed, its last message may be cut short."""
+        while (line := output.readline()).endswith(b"\n"):
             partition, offset, timestamp_ms, key_bytes, value_bytes, headers = line[:-1].split(b" ", 5)
-            self._messages.put(
-                Message(
-                    partition=int(partition),
-                    offset=int(offset),
-                    timestamp_ms=int(timestamp_ms),
-                    key=_read(output, int(key_bytes)),
-                    value=_read(output, int(value_bytes)),
-                    headers=_headers(headers),
-                )
+            message = Message(
+                partition=int(partition),
+                offset=int(offset),
+                timestamp_ms=int(timestamp_ms),
+                key=_read(output, int(key_bytes)),
+                value=_read(output, int(value_bytes)),
+                headers=_headers(headers),
             )
-            output.read(1)
+            if output.read(1):
+                self._messages.put(message)
 
 
 def _read(output: IO[bytes], count: int) -> bytes | None:
