@@ -13,12 +13,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import itertools
 import os
-import socket
-import struct
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -31,12 +27,13 @@ import pytest
 
 from penstock.base.errors import Error
 from penstock.base.identifiers import NO_ID
-from penstock.wire.api import APIS, Api, RequestHeader, decode_response_header, encode_request_header
-from penstock.wire.codec import decode, encode_into
+from penstock.testing.broker_process import BrokerProcess, free_port
+from penstock.testing.raw_client import ConnectionEnded, RawClient
+from penstock.wire.api import APIS, Api, decode_response_header
+from penstock.wire.codec import decode, encode
 from penstock.wire.records import Record, build_batch
 from penstock.wire.schema import schema_of
 
-ANSWER_TIMEOUT_S = 20
 START_TIMEOUT_S = 60
 #: Kafka answers before all of its parts know what was done; Penstock does not, and is asked only once.
 KAFKA_CATCHES_UP_WITHIN_S = 5
@@ -67,44 +64,28 @@ def message_of(cls: Any, version: int, values: Mapping[str, Any]) -> Any:
     return cls(**made)
 
 
-class RawClient:
-    """One blocking connection to one broker."""
+class Link:
+    """A connection to one broker that is made again after the broker has closed it."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.address = address
-        self._socket: socket.socket | None = None
-        self._correlation_ids = itertools.count(1)
+        self._address = address
+        self._client: RawClient | None = None
 
     def exchange(self, api: Api, version: int, body: Any, *, has_answer: bool = True) -> Any:
         """Send one request and wait for its answer; Closed if there is none."""
-        correlation_id = next(self._correlation_ids)
-        frame = bytearray(4)
-        encode_request_header(RequestHeader(api.key, version, correlation_id, "handlers"), frame)
-        if isinstance(body, bytes):
-            frame += body
-        else:
-            encode_into(body, version, frame)
-        struct.pack_into(">i", frame, 0, len(frame) - 4)
-        connection = self._connect()
+        if self._client is None:
+            self._client = RawClient(*self._address)
+        content = body if isinstance(body, bytes) else encode(body, version)
+        frame = self._client.frame(api.key, version, content)
+        self._client.send(frame)
+        if not has_answer:
+            return None
         try:
-            connection.sendall(frame)
-            if not has_answer:
-                return None
-            (size_bytes,) = struct.unpack(">i", self._read(connection, 4))
-            payload = self._read(connection, size_bytes)
-        except (Closed, ConnectionError):
+            answer = memoryview(self._client.receive_frame())
+        except ConnectionEnded:
             self.close()
             raise Closed from None
-        return self._decode(api, version, correlation_id, memoryview(payload))
-
-    def _decode(self, api: Api, version: int, correlation_id: int, payload: memoryview) -> Any:
-        answered_id, position = decode_response_header(api.key, version, payload)
-        assert answered_id == correlation_id
-        if api.name == "ApiVersions" and version > api.max_version:
-            version = 0
-        message, position = decode(api.response, version, payload, position)
-        assert position == len(payload), "bytes after the answer"
-        return message
+        return _decoded(api, version, frame, answer)
 
     def is_closed(self) -> bool:
         """Wait for the broker to close the connection; False if it answers another request instead."""
@@ -115,26 +96,20 @@ class RawClient:
             return True
         return False
 
-    def _connect(self) -> socket.socket:
-        if self._socket is None:
-            self._socket = socket.create_connection(self.address, timeout=ANSWER_TIMEOUT_S)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._socket
-
-    @staticmethod
-    def _read(connection: socket.socket, size_bytes: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size_bytes:
-            part = connection.recv(size_bytes - len(parts))
-            if not part:
-                raise Closed
-            parts += part
-        return bytes(parts)
-
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _decoded(api: Api, version: int, request: bytes, answer: memoryview) -> Any:
+    number, position = decode_response_header(api.key, version, answer)
+    assert number == int.from_bytes(request[8:12], "big")
+    if api.name == "ApiVersions" and version > api.max_version:
+        version = 0
+    message, position = decode(api.response, version, answer, position)
+    assert position == len(answer), "bytes after the answer"
+    return message
 
 
 #: Fields that two brokers never have in common, and what must still be alike about them.
@@ -161,8 +136,9 @@ class Translation:
     """Which generated value of Kafka's stands for which of ours."""
 
     def __init__(self) -> None:
-        self._theirs: dict[Any, Any] = {NO_ID: NO_ID, 0: 0, -1: -1}
-        self._ours: dict[Any, Any] = dict(self._theirs)
+        fixed = {NO_ID: NO_ID, ("session_id", 0): 0, ("producer_id", -1): -1}
+        self._theirs: dict[Any, Any] = dict(fixed)
+        self._ours: dict[Any, Any] = dict(fixed)
 
     def request(self, value: Any, name: str = "") -> Any:
         """A request of ours with Kafka's ids in it."""
@@ -171,7 +147,7 @@ class Translation:
             return type(value)(**{each: self.request(getattr(value, each), each) for each in names})
         if isinstance(value, list):
             return [self.request(each, name) for each in value]
-        return self._theirs.get(value, value) if isinstance(value, uuid.UUID) or name in GENERATED else value
+        return self._theirs.get(self._entry(name, value), value)
 
     def flat(self, value: Any, path: str = "", name: str = "", *, is_ours: bool = True) -> dict[str, Any]:
         """Every field by its path; elements of lists by what names them, because their order says nothing."""
@@ -211,10 +187,17 @@ class Translation:
 
     def equal(self, path: str, ours: Any, theirs: Any) -> bool:
         name = path.rpartition(".")[2]
-        is_generated = isinstance(ours, uuid.UUID) or name in GENERATED
-        if is_generated and ours not in self._theirs and theirs not in self._ours:
-            self._theirs[ours], self._ours[theirs] = theirs, ours
-        return ours == theirs if not is_generated else self._theirs.get(ours, ours) == theirs
+        if not isinstance(ours, uuid.UUID) and name not in GENERATED:
+            return bool(ours == theirs)
+        mine, other = self._entry(name, ours), self._entry(name, theirs)
+        if mine not in self._theirs and other not in self._ours:
+            self._theirs[mine], self._ours[other] = theirs, ours
+        return bool(self._theirs.get(mine, ours) == theirs)
+
+    @staticmethod
+    def _entry(name: str, value: Any) -> Any:
+        """Ids of topics are the same everywhere; numbers mean something only in their field."""
+        return value if isinstance(value, uuid.UUID) else (name, value)
 
 
 class Brokers:
@@ -232,8 +215,8 @@ class Client:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._penstock = RawClient(brokers.penstock)
-        self._kafka = RawClient(brokers.kafka) if brokers.kafka is not None else None
+        self._penstock = Link(brokers.penstock)
+        self._kafka = Link(brokers.kafka) if brokers.kafka is not None else None
         self._translation = brokers.translation
         self._topics: set[str] = set()
         self.differences: list[str] = []
@@ -411,28 +394,7 @@ class Client:
 # ── the brokers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _wait_for_line(process: subprocess.Popen[str], log: Path, text: str) -> str:
-    """The first line with a text in what a broker prints."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        for line in log.read_text(errors="replace").splitlines():
-            if text in line:
-                return line
-        try:
-            process.wait(0.05)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    raise AssertionError(f"the broker did not start:\n{log.read_text(errors='replace')[-3000:]}")
-
-
-def _run(command: list[str], log: Path) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    with log.open("wb") as output:
-        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, env=environment)
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(20)
@@ -465,19 +427,10 @@ KAFKA_SETTINGS = {
 JAVA_FLAGS = ("-Xms128M", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1")
 
 
-def start_penstock(folder: Path, settings: Mapping[str, str]) -> tuple[subprocess.Popen[str], tuple[str, int]]:
-    command = [sys.executable, "-m", "penstock.cli", "up", "--port", "0", "--data", str(folder / "data")]
-    for name, value in settings.items():
-        command += ["--set", f"{name}={value}"]
-    log = folder / "penstock.log"
-    process = _run(command, log)
-    line = _wait_for_line(process, log, "penstock ready kafka=")
-    host, _, port = line.partition("kafka=")[2].split()[0].rpartition(":")
-    return process, (host, int(port))
-
-
-def start_kafka(libs: Path, folder: Path, settings: Mapping[str, str]) -> tuple[subprocess.Popen[str], tuple[str, int]]:
-    port, controller_port = _free_ports(2)
+def start_kafka(
+    libs: Path, folder: Path, settings: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], tuple[str, int]]:
+    port, controller_port = free_port(), free_port()
     values = {
         **KAFKA_SETTINGS,
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
@@ -497,25 +450,18 @@ def start_kafka(libs: Path, folder: Path, settings: Mapping[str, str]) -> tuple[
         timeout=START_TIMEOUT_S,
     )
     log = folder / "kafka.log"
-    process = _run([*java, "kafka.Kafka", str(properties)], log)
+    with log.open("wb") as output:
+        process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=output, stderr=subprocess.STDOUT)
     _wait_until_served(process, log, ("127.0.0.1", port))
     return process, ("127.0.0.1", port)
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def _wait_until_served(process: subprocess.Popen[str], log: Path, address: tuple[str, int]) -> None:
+def _wait_until_served(process: subprocess.Popen[bytes], log: Path, address: tuple[str, int]) -> None:
     """Kafka may log nothing without a logging set-up: it serves when Metadata knows a broker."""
     api = API_OF_NAME["Metadata"]
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
-        client = RawClient(address)
+        client = Link(address)
         try:
             if client.exchange(api, 1, message_of(api.request, 1, {"topics": []})).brokers:
                 return
@@ -532,14 +478,13 @@ def _wait_until_served(process: subprocess.Popen[str], log: Path, address: tuple
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Beside Kafka, only the oldest and the newest version of each test are quick enough for every day."""
+    """Beside Kafka, the newest version of each test is for every day, and all the others for the long run."""
     versions: dict[str, set[int]] = {}
     beside = [item for item in items if isinstance(item, pytest.Function) and "beside-kafka" in item.name]
     for item in beside:
         versions.setdefault(item.nodeid.partition("[")[0], set()).add(_version_of(item))
     for item in beside:
-        asked = versions[item.nodeid.partition("[")[0]]
-        if _version_of(item) not in (min(asked), max(asked)):
+        if _version_of(item) < max(versions[item.nodeid.partition("[")[0]]):
             item.add_marker(pytest.mark.slow)
 
 
@@ -550,9 +495,8 @@ def _version_of(item: pytest.Function) -> int:
 
 @pytest.fixture(scope="session")
 def penstock_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    process, address = start_penstock(tmp_path_factory.mktemp("penstock"), SETTINGS)
-    yield address
-    _stop(process)
+    with BrokerProcess(tmp_path_factory.mktemp("penstock") / "data", settings=SETTINGS) as broker:
+        yield broker.host, broker.port
 
 
 @pytest.fixture(scope="session")
@@ -579,6 +523,34 @@ def penstock_alone(penstock_address: tuple[str, int]) -> Brokers:
 @pytest.fixture(scope="session")
 def penstock_beside_kafka(penstock_address: tuple[str, int], kafka_address: tuple[str, int]) -> Brokers:
     return Brokers(penstock_address, kafka_address)
+
+
+STRICT_SETTINGS = {**SETTINGS, "auto.create.topics.enable": "false", "delete.topic.enable": "false"}
+
+
+@pytest.fixture(scope="module")
+def strict_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with BrokerProcess(tmp_path_factory.mktemp("penstock") / "data", settings=STRICT_SETTINGS) as broker:
+        yield Brokers((broker.host, broker.port))
+
+
+@pytest.fixture(scope="module")
+def strict_brokers_beside_kafka(
+    strict_brokers: Brokers, tmp_path_factory: pytest.TempPathFactory, kafka_libs: Path
+) -> Iterator[Brokers]:
+    process, address = start_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"), STRICT_SETTINGS)
+    yield Brokers(strict_brokers.penstock, address)
+    _stop(process)
+
+
+@pytest.fixture(params=["penstock", pytest.param("beside-kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
+def strict_client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of brokers that neither create topics on demand nor delete any."""
+    fixture = "strict_brokers" if request.param == "penstock" else "strict_brokers_beside_kafka"
+    made = Client(request.getfixturevalue(fixture))
+    yield made
+    made.close()
+    assert not made.differences, "\n".join(["Penstock differs from Kafka:", *made.differences])
 
 
 @pytest.fixture(params=["penstock", pytest.param("beside-kafka", marks=pytest.mark.kafka)])

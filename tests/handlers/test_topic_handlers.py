@@ -8,6 +8,7 @@ import pytest
 
 from penstock.base.errors import Error
 from penstock.base.identifiers import NO_ID
+from penstock.base.settings import Source
 
 CREATE = range(2, 8)
 DELETE = range(1, 7)
@@ -72,6 +73,35 @@ def test_create(client, version):
     assert len(found.partitions) == 3
     if version >= 7:
         assert found.topic_id == answers[three].topic_id
+
+
+@pytest.mark.parametrize("version", CREATE)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_the_settings_of_a_new_topic(client, version, validate_only):
+    name = f"{client.prefix}-s"
+    differs = {
+        "topics[[]*].configs": "the number of settings",
+        "topics[[]*].configs[[]flush.mode]*": "Penstock's own",
+        "*.configs[[]min.insync.replicas]*": "Kafka sets it for the whole cluster when it is formatted",
+    }
+    topic = new(name, retention_ms="5000", cleanup_policy="compact")
+    answer = client.ask("CreateTopics", version, differs=differs, topics=[topic], validate_only=validate_only)
+    configs = {config.name: config for config in answer.topics[0].configs or ()}
+    assert bool(configs) == (version >= 5)
+    if configs:
+        assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5000", Source.TOPIC)
+        assert (configs["flush.ms"].config_source, configs["flush.ms"].is_sensitive) == (Source.DEFAULT, False)
+        assert configs["max.message.bytes"].config_source == Source.STATIC_BROKER
+
+
+@pytest.mark.parametrize("version", CREATE)
+@pytest.mark.parametrize("timeout_ms", [0, -1, 1])
+def test_there_is_no_time(client, version, timeout_ms):
+    name = f"{client.prefix}-t"
+    hurried = {"topics*": "Kafka may give up, and create the topic nevertheless; Penstock answers when it is done"}
+    topics = [new(name)]
+    answer = client.ask("CreateTopics", version, differs=hurried, topics=topics, timeout_ms=timeout_ms)
+    assert answer.topics[0].error_code == Error.NONE
 
 
 @pytest.mark.parametrize("version", CREATE)

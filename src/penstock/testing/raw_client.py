@@ -36,7 +36,11 @@ class RawClient:
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(ANSWER_TIMEOUT_S)
-        self.socket.connect((host, port))
+        try:
+            self.socket.connect((host, port))
+        except BaseException:
+            self.socket.close()
+            raise
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
         self._number = 0
