@@ -176,3 +176,16 @@ def test_a_producer_with_five_in_flight_is_never_duplicated_or_reordered(sends: 
         else:
             assert repeated.first_offset == sequence
     assert log == list(range(len(log)))
+
+
+def test_a_flood_of_producers_pushes_out_those_that_were_silent_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.log.producers.PRODUCERS_MAX", 100)
+    states = ProducerStates()
+    open_transaction = header(0, producer=0, attributes=TRANSACTIONAL)
+    states.note(open_transaction, 0)
+    for number in range(1, 1000):
+        states.note(header(number, producer=number), number)
+        assert len(states) <= 100
+    assert states.get(0) is not None
+    assert states.get(999) is not None
+    assert states.get(1) is None

@@ -154,7 +154,7 @@ class Partitions:
         directory = stored[0] if stored is not None else choose_directory(self._open_to_new())
         log = directory.open_partition(name, topic.topic_id, config.log)
         if config.log.flush_mode == "always" and log.recovery_point < log.end_offset:
-            log.flush()  # whatever recovery found counts as committed from here on, so it must be durable
+            log.rewrite_and_flush()  # what recovery found counts as committed from here on, so it must be durable
         state = topic.partitions[index]
         partition = Partition(
             name, topic.topic_id, log, config, state.leader_epoch, self._world.disk, self._storage_failed

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from penstock.base.errors import Error
 from penstock.broker.connection import Connection, ConnectionBroken, Response
+from penstock.broker.peer_log import PeerLog
 from penstock.wire.api import APIS, Api, response_header_version
 from penstock.wire.codec import decoder, encoder
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
@@ -54,7 +55,8 @@ AsyncHandler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 class Dispatcher:
     """The table of what this broker serves; called once for each frame."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer_log: PeerLog) -> None:
+        self._peer_log = peer_log
         self._routes: dict[int, tuple[Api, HotHandler]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -108,7 +110,8 @@ class Dispatcher:
 
     def _failed(self, what: str, connection: Connection) -> ConnectionBroken:
         """A bug of ours: the log has it, and the client tries again on a new connection."""
-        logger.exception("%s from %s failed", what, connection.peer)
+        if self._peer_log.allows(connection.peer.host):
+            logger.exception("%s from %s failed", what, connection.peer)
         return ConnectionBroken(f"{what} failed here; see the log")
 
     def _refuse_api_versions(self, correlation_id: int) -> Response:
@@ -138,8 +141,7 @@ class Dispatcher:
                     answer = await handler(request, context)
                     connection.fill(slot, frame_of(answer, api, version, correlation_id))
                 except Exception:
-                    logger.exception("%s version %d from %s failed", api.name, version, connection.peer)
-                    connection.close(f"{api.name} failed here; see the log")
+                    connection.close(str(self._failed(f"{api.name} version {version}", connection)))
 
             task = asyncio.get_running_loop().create_task(run())
             self._tasks.add(task)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from penstock.base.world import Address, Clock, Listener, Network, SocketOptions, Stream
 from penstock.broker.connection import Connection, Dispatch, Intake
+from penstock.broker.peer_log import PeerLog
 
 SWEEP_S = 1.0
 
@@ -35,10 +36,16 @@ class Server:
     """Accepts, counts and sweeps connections."""
 
     def __init__(
-        self, network: Network, clock: Clock, intake: Intake, limits: ConnectionLimits, dispatch: Dispatch
+        self,
+        network: Network,
+        clock: Clock,
+        intake: Intake,
+        limits: ConnectionLimits,
+        dispatch: Dispatch,
+        peer_log: PeerLog,
     ) -> None:
         self.limits = limits
-        self.peer_log = PeerLog(clock)
+        self.peer_log = peer_log
         self._network = network
         self._clock = clock
         self._intake = intake

@@ -26,9 +26,11 @@ from penstock.broker.deletions import finish_deletions
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
+from penstock.broker.peer_log import PeerLog
 from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.topics import Topics
+from penstock.controller.elections import lead_again
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import NodeExistsError
@@ -117,16 +119,17 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         return partition_config(broker.topics.settings_of(topic), broker.settings)
 
     broker.reload_dynamic_settings()
+    await broker.role.claim()
+    await broker.role.decide(lambda state: lead_again(state, broker.node_id))
     await broker.partitions.follow(broker.view, sorted(broker.view.topics), config_of)
     broker.view.on_change(view_changed)
-    dispatcher = Dispatcher()
+    peer_log = PeerLog(world.clock)
+    dispatcher = Dispatcher(peer_log)
     serve_all(dispatcher, broker)
-    server = Server(
-        world.network, world.clock, _intake(broker.settings), connection_limits(broker.settings), dispatcher
-    )
+    limits = connection_limits(broker.settings)
+    server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
     listeners = await _listen(server, broker.settings)
     await _register(broker, coordination, listeners)
-    await broker.role.claim()
     await broker.view.read_members()
     await finish_deletions(broker, coordination)
     server.open()

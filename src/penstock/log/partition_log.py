@@ -19,7 +19,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Clock, Disk
 from penstock.log import names
 from penstock.log.append_checks import check_followed, refuse_timestamps
-from penstock.log.config import FOREVER, LogConfig
+from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.flush import FlushPlan, Unsynced, parent_of
 from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_indexes, replay
@@ -27,12 +27,11 @@ from penstock.log.partition_metadata import claim_folder
 from penstock.log.ranges import NOTHING, LogRange, read_segment, read_segments, search_segments
 from penstock.log.removal import remove_segments
 from penstock.log.retention import DeletedSegment, segments_to_delete
-from penstock.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
+from penstock.log.segment import Segment
 from penstock.log.snapshots import load_latest, remove_snapshots_after, write_snapshot
-from penstock.log.sparse_index import TIME_ENTRY
 from penstock.log.timestamps import FoundByTime, first_record_since, newest_record
 from penstock.log.txn_index import AbortedTransaction, aborted_between
-from penstock.wire.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, read_header, stamp
+from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header, stamp
 from penstock.wire.batch import stamp_append_time as _stamp_append_time
 from penstock.wire.control import ControlType, build_control_batch
 
@@ -64,9 +63,6 @@ class PartitionLog:
         "_jitter_ms",
         "_lower_recovery_point",
         "_segments",
-        "_sure_offset",
-        "_sure_size",
-        "_sure_timestamp",
         "_unsynced",
         "config",
         "end_offset",
@@ -103,7 +99,6 @@ class PartitionLog:
         self.recovery = loaded.report
         self.start_offset = loaded.start_offset
         self.recovery_point = loaded.recovery_point
-        self._sure_size = self._sure_offset = self._sure_timestamp = -1
         self._set_segments(loaded.segments)
         self.use_config(config)
         self._failure: str | None = None
@@ -154,7 +149,7 @@ class PartitionLog:
 
     def use_config(self, config: LogConfig) -> None:
         """Go on with other settings."""
-        self._be_unsure()
+        self._active.be_unsure()
         self.config = config
         self._create_time = config.message_timestamp_type == "CreateTime"
         self._jitter_ms = crc32(self.folder.encode()) % max(1, config.segment_jitter_ms)
@@ -162,7 +157,6 @@ class PartitionLog:
     def _set_segments(self, segments: list[Segment]) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
-        self._be_unsure()
         self._active = segments[-1]
         self.end_offset = self._active.next_offset
         self.size_bytes = sum(segment.size_bytes for segment in segments)
@@ -235,9 +229,9 @@ class PartitionLog:
             raise ApiError(Error.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} is over: the log has {self.epochs.latest}")
         active = self._active
         if (
-            active.size_bytes + size_bytes > self._sure_size
-            or last_offset > self._sure_offset
-            or header.max_timestamp > self._sure_timestamp
+            active.size_bytes + size_bytes > active.sure_size
+            or last_offset > active.sure_offset
+            or header.max_timestamp > active.sure_timestamp
         ):
             active = self._active_for(size_bytes, last_offset, header.max_timestamp, now_ms)
         stamp(batch, base_offset, leader_epoch)
@@ -280,21 +274,8 @@ class PartitionLog:
         if active.file is None:
             self._hold_active()
         if active.size_bytes:
-            self._be_sure_of(active)
+            active.be_sure(config, config.segment_ms - self._jitter_ms)
         return active
-
-    def _be_sure_of(self, active: Segment) -> None:
-        """Work out up to where a batch surely goes into this segment, so that most appends need not ask again."""
-        config = self.config
-        first = active.first_timestamp
-        bytes_per_entry = max(config.index_interval_bytes, HEADER_SIZE)  # a larger one for every entry of an index
-        index_entries_max = config.index_size_bytes_max // TIME_ENTRY.size
-        self._sure_size = min(config.segment_bytes, POSITION_MAX, index_entries_max * bytes_per_entry)
-        self._sure_offset = active.base_offset + RELATIVE_OFFSET_MAX
-        self._sure_timestamp = FOREVER if first is None or first < 0 else first + config.segment_ms - self._jitter_ms
-
-    def _be_unsure(self) -> None:
-        self._sure_size = -1
 
     def _hold_active(self) -> None:
         try:
@@ -327,7 +308,7 @@ class PartitionLog:
 
     def fail(self, reason: str) -> None:
         """The disk cannot be trusted any more: refuse every append from now on."""
-        self._be_unsure()
+        self._active.be_unsure()
         self._failure = self._failure or reason
 
     # -- rolling
@@ -352,7 +333,6 @@ class PartitionLog:
         self._segments.append(new)
         self._bases.append(new.base_offset)
         self._active = new
-        self._be_unsure()
 
     def _make_first_segment_durable(self) -> None:
         """A second segment must never be found without the first one: recovery could not tell that it is missing."""
@@ -472,6 +452,17 @@ class PartitionLog:
         except OSError:
             pass  # complete_flush says it
         self.complete_flush(plan)
+
+    def rewrite_and_flush(self) -> None:
+        """Make durable what an earlier process left without being sure of it. Blocks.
+
+        If a sync of that process failed, the system may take pages for written that never were; a sync alone would
+        pass over them. Written once more, they are written.
+        """
+        for segment in self._segments:
+            if segment.size_bytes and segment.next_offset > self.recovery_point:
+                segment.rewrite_from(self.recovery_point)
+        self.flush()
 
     # -- forgetting the beginning
 

@@ -19,6 +19,7 @@ from penstock.wire.batch import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
 from penstock.wire.control import ControlType
 
 BATCHES_KEPT = 5
+PRODUCERS_MAX = 20_000  # of one partition; some 400 bytes each
 NO_EPOCH = -1
 NO_OFFSET = -1
 NO_SEQUENCE = -1
@@ -134,6 +135,8 @@ class ProducerStates:
         producer_id = header.producer_id
         state = self._by_id.get(producer_id)
         if state is None:
+            if len(self._by_id) >= PRODUCERS_MAX:
+                self._forget_oldest()
             state = self._by_id[producer_id] = ProducerState(producer_id)
         batches = state.batches
         if state.epoch != header.producer_epoch:
@@ -189,6 +192,13 @@ class ProducerStates:
         return min([high_watermark, *self._open.values(), *starts])
 
     # -- as a whole
+
+    def _forget_oldest(self) -> None:
+        """A flood of producers: let go of the quarter that has been silent for longest."""
+        idle = [state for state in self._by_id.values() if state.transaction_first_offset == NO_OFFSET]
+        idle.sort(key=lambda state: state.last_timestamp)
+        for state in idle[: max(1, PRODUCERS_MAX // 4)]:
+            del self._by_id[state.producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
         """Forget producers that have been silent for long and have no transaction open; which ones."""

@@ -13,17 +13,19 @@ from collections.abc import Iterator
 
 from penstock.base.world import File
 from penstock.log import names
+from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.intervals import Intervals
 from penstock.log.scan import DamagedLog, walk_headers
 from penstock.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, DamagedIndex, SparseIndex
 from penstock.log.txn_index import TransactionIndex
-from penstock.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
+from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
 
 RECENT_BATCHES_MAX = 512
 RELATIVE_OFFSET_MAX = 2**31 - 1
 POSITION_MAX = 2**31 - 1
 NOT_KNOWN = 2**63 - 1
+REWRITE_BYTES = 1 << 20
 
 # The recent batches: the offset after the batch before them, and for each its last offset and its position. The three
 # are replaced together: a thread that reads may hold the old ones.
@@ -54,6 +56,9 @@ class Segment:
         "next_offset",
         "size_bytes",
         "stem",
+        "sure_offset",
+        "sure_size",
+        "sure_timestamp",
         "time_index",
         "txn_index",
         "verified_from",
@@ -88,6 +93,7 @@ class Segment:
         self.verified_from = 0  # written or checked by this process: everything from this position on …
         self.verified_parts = Intervals()  # … and these parts before it
         self.indexes_missing = False
+        self.sure_size = self.sure_offset = self.sure_timestamp = -1  # see `be_sure`
         self._bytes_since_index = 0
         self._recent = _no_recent(base_offset if fresh else NOT_KNOWN)
 
@@ -106,7 +112,19 @@ class Segment:
             return False
         if self.size_bytes // 5 < index_bytes_max:  # a batch has 61 bytes or more, an entry at most 12
             return True
-        return self.time_index.size_bytes + TIME_ENTRY.size <= index_bytes_max
+        has_room = self.time_index.size_bytes + TIME_ENTRY.size <= index_bytes_max
+        return has_room and self.index.size_bytes + OFFSET_ENTRY.size <= index_bytes_max
+
+    def be_sure(self, config: LogConfig, segment_ms: int) -> None:
+        """Work out up to where a batch surely goes into this segment, so that most appends need not ask."""
+        bytes_per_entry = max(config.index_interval_bytes, HEADER_SIZE)  # at least so much for each entry of an index
+        index_entries_max = config.index_size_bytes_max // TIME_ENTRY.size
+        self.sure_size = min(config.segment_bytes, POSITION_MAX, index_entries_max * bytes_per_entry)
+        self.sure_offset = self.base_offset + RELATIVE_OFFSET_MAX
+        self.sure_timestamp = self.first_time() + segment_ms
+
+    def be_unsure(self) -> None:
+        self.sure_size = -1
 
     def hold_file(self) -> File:
         """Keep the file open for writing."""
@@ -161,6 +179,7 @@ class Segment:
     def let_go(self) -> None:
         """Nothing is written any more: the file goes back to the cache, the recent batches are forgotten."""
         self.file = None
+        self.be_unsure()
         self._forget_recent()
 
     def _forget_recent(self) -> None:
@@ -305,6 +324,15 @@ class Segment:
         return self.first_timestamp if self.first_timestamp >= 0 else NOT_KNOWN
 
     # -- cutting
+
+    def rewrite_from(self, offset: int) -> None:
+        """Write the batches from an offset on once more, as they are. Blocks."""
+        file = self.open_file()
+        position = self.locate(max(offset, self.base_offset))
+        while position < self.size_bytes:
+            content = file.read(min(REWRITE_BYTES, self.size_bytes - position), position)
+            file.write((content,), position)
+            position += len(content)
 
     def cut(self, position: int) -> None:
         """Drop everything from a batch boundary on, durably, and the index entries that point there."""
