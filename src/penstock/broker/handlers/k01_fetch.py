@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 KEY = 1
 SESSIONS_SINCE = 7
 READ_COMMITTED = 1
+#: Told with the next answer: who keeps asking for a partition that is not there must not do so all the time.
+_CAN_WAIT = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 
 Answer = PartitionAnswer[FileRange]
 
@@ -213,10 +215,10 @@ class _Fetch:
                 is_urgent = is_urgent or answer.diverging is not None
             except ApiError as error:
                 answer = Answer(item.name.partition, error.error)
-                is_urgent = True
+                is_urgent = is_urgent or error.error not in _CAN_WAIT
             if self._is_full or self._has_news(item, answer):
                 self._answers.append((item, answer))
-        return total_bytes, is_urgent
+        return total_bytes, is_urgent or not self._watched
 
     def _partition_of(self, item: FetchedPartition) -> Partition:
         partitions = self._handler.partitions
