@@ -138,7 +138,7 @@ def run(
 
 
 def test_killed_in_mid_stream(library: Client, start_penstock: StartPenstock) -> None:
-    broker = run(start_penstock, library.name, [kill, kill_twice, kill], messages_between=400)
+    broker = run(start_penstock, library.name, [kill, kill_twice], messages_between=300)
     broker.stop()
 
 
@@ -146,7 +146,7 @@ def test_killed_while_every_write_is_synced(start_penstock: StartPenstock) -> No
     run(
         start_penstock,
         "confluent-kafka",
-        [kill, kill_twice],
+        [kill, kill],
         messages_between=200,
         topic_settings={"flush.mode": "always"},
     )
@@ -154,15 +154,15 @@ def test_killed_while_every_write_is_synced(start_penstock: StartPenstock) -> No
 
 def test_killed_while_segments_roll(start_penstock: StartPenstock) -> None:
     small = {"segment.index.bytes": "80", "index.interval.bytes": "1000"}
-    run(start_penstock, "confluent-kafka", [kill, kill_twice, kill], messages_between=600, topic_settings=small)
+    run(start_penstock, "confluent-kafka", [kill, kill], messages_between=600, topic_settings=small)
 
 
 def test_stopped_and_started_in_mid_stream(start_penstock: StartPenstock) -> None:
-    run(start_penstock, "confluent-kafka", [restart, restart], messages_between=400)
+    run(start_penstock, "confluent-kafka", [restart], messages_between=400)
 
 
 def test_paused_in_mid_stream(start_penstock: StartPenstock) -> None:
-    run(start_penstock, "confluent-kafka", [pause, pause], messages_between=400)
+    run(start_penstock, "confluent-kafka", [pause], messages_between=400)
 
 
 @pytest.mark.slow

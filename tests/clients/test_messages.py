@@ -99,7 +99,7 @@ def test_a_timestamp_from_the_far_future_is_refused(library: Client, new_topic: 
     assert refusal.value.code == INVALID_TIMESTAMP
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("compression", ["none", pytest.param("zstd", marks=pytest.mark.slow)])
 def test_messages_of_a_megabyte(
     client: Client, all_clients: dict[str, Client], new_topic: NewTopic, compression: str
 ) -> None:

@@ -36,9 +36,9 @@ def test_an_idempotent_producer(client: Client, new_topic: NewTopic) -> None:
 
 def test_idempotent_producers_one_after_the_other(library: Client, new_topic: NewTopic) -> None:
     topic = new_topic()
-    for number in range(5):
+    for number in range(3):
         library.produce(topic, [Message(b"%d" % number)], idempotent=True)
-    assert [message.value for message in library.consume(topic, 5)] == [b"%d" % number for number in range(5)]
+    assert [message.value for message in library.consume(topic, 3)] == [b"%d" % number for number in range(3)]
 
 
 def test_every_client_sends_a_key_to_the_same_partition(all_clients: dict[str, Client], new_topic: NewTopic) -> None:
