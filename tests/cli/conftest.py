@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 from uuid import uuid4
 
 import pytest
 
 from penstock.cli.main import run
-
-PROGRAM = [sys.executable, "-m", "penstock.cli"]
-READY = "penstock ready kafka="
-START_TIMEOUT_S = 20
-STOP_TIMEOUT_S = 20
+from penstock.testing.broker_process import BrokerProcess
 
 
 @dataclass
@@ -87,35 +80,5 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given := os.environ.get("PENSTOCK_TEST_BOOTSTRAP"):
         yield given
         return
-    folder = tmp_path_factory.mktemp("broker")
-    with (folder / "stderr").open("wb") as log:
-        arguments = [*PROGRAM, "up", "--port", "0", "--data", str(folder / "data")]
-        # The broker takes settings from variables with this prefix; those of the tests are none.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-        broker = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-    try:
-        yield _wait_until_ready(broker, folder / "stderr")
-    finally:
-        broker.terminate()
-        broker.wait(STOP_TIMEOUT_S)
-        if broker.stdout:
-            broker.stdout.close()
-
-
-def _wait_until_ready(broker: subprocess.Popen[str], log: Path) -> str:
-    """The address in the ready line. A thread reads it, so that a broker that says nothing cannot hang the tests."""
-    lines: Queue[str] = Queue()
-
-    def read() -> None:
-        for line in broker.stdout or ():
-            lines.put(line)
-        lines.put("")
-
-    Thread(target=read, daemon=True).start()
-    try:
-        while line := lines.get(timeout=START_TIMEOUT_S):
-            if line.startswith(READY):
-                return line.removeprefix(READY).split()[0]
-    except Empty:
-        broker.kill()
-    raise AssertionError(f"the broker did not start:\n{log.read_text(errors='replace')}")
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+        yield broker.bootstrap
