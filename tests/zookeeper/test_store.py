@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Coroutine
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 
 from penstock.testing.sim_disk import Crashed, Operation, SimDisk
 from penstock.zookeeper import operations as ops
-from penstock.zookeeper.errors import ConnectionLossError
+from penstock.zookeeper.errors import ConnectionLossError, StorageFullError
 from penstock.zookeeper.journal import JournalCorruptError
 from penstock.zookeeper.operations import Create, Delete, SetData
-from penstock.zookeeper.store import Store
+from penstock.zookeeper.store import Store, Watcher
 from penstock.zookeeper.tree import Tree
 from penstock.zookeeper.tree_snapshot import encode_tree
 
@@ -232,6 +233,168 @@ def test_a_cancelled_caller_disturbs_nobody() -> None:
         first.cancel()
         await second
         assert await store.read(lambda tree: tree.children("/")[0]) == ["a", "b"]
+        await store.close()
+
+    asyncio.run(main())
+
+
+# ── a disk without room ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def no_room(disk: SimDisk, kind: str, name: str, *, times: int = 1, code: int = errno.ENOSPC, written: int = 0) -> None:
+    def matches(operation: Operation) -> bool:
+        return operation.kind == kind and operation.path.rpartition("/")[2].startswith(name)
+
+    disk.fail_when(matches, OSError(code, "full"), times=times, written_bytes=written)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("written", [0, 1, 13, 60])
+def test_without_room_changes_are_refused_and_never_seen(code: int, written: int) -> None:
+    """Those that share the write, those that came while it was under way, and what was refused because of them."""
+    disk = new_disk()
+    events: list[ops.WatchEvent] = []
+
+    async def main() -> None:
+        store = open_store(disk)
+        session_id = await store.open_session(1000)
+        await store.submit(ops.Write(session_id, (Create("/a"), Create("/gone"), Create("/e", ephemeral=True))))
+        for path in ("/a", "/b", "/gone"):
+            store.watches.watch_node(path, Watcher(session_id, events.append))
+        before = encode_tree(store.tree)
+        journal_size = store._journal.size_bytes
+        no_room(disk, "write", "journal", code=code, written=written)
+        refused = [
+            store.submit(ops.Write(session_id, (Create("/b", bytes(50)), SetData("/a", b"new")))),
+            store.submit(ops.Write(session_id, (Delete("/gone"),))),
+            store.submit(ops.OpenSession(9, 1000)),
+        ]
+        readings = [
+            asyncio.ensure_future(store.read(lambda tree: tree.get("/a")[0])),
+            asyncio.ensure_future(store.read(lambda tree: tree.get("/gone")[0])),
+        ]
+        while disk.device.operations_count < 1 or store._unwritten:
+            await asyncio.sleep(0)
+        refused += [
+            store.submit(ops.Write(session_id, (Create("/b/c"), Create("/n", sequential=True)))),
+            store.submit(ops.Write(session_id, (Create("/b"),))),  # it fails by what is taken back
+            store.submit(ops.CloseSession(session_id)),
+        ]
+        for answer in refused:
+            with pytest.raises(StorageFullError) as found:
+                await answer
+            assert found.value.definite
+        assert [await reading for reading in readings] == [b"", b""]
+        assert encode_tree(store.tree) == before
+        assert store._journal.size_bytes == journal_size == disk.file_size(f"{FOLDER}/journal.{0:016x}")
+        assert events == []
+        assert store.failure is None
+        assert encode_tree(open_store(disk.after_crash(lost="none")).tree) == before
+        await store.submit(ops.Write(session_id, (Create("/b"), SetData("/a", b"newer"), Delete("/gone"))))
+        await asyncio.sleep(0)
+        assert [event.path for event in events] == ["/b", "/a", "/gone"]
+        after = encode_tree(store.tree)
+        for lost in ("all", "none"):
+            assert encode_tree(open_store(disk.after_crash(lost=lost)).tree) == after
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_journal_that_cannot_be_put_back_stops_the_store() -> None:
+    disk = new_disk()
+
+    async def main() -> None:
+        store = open_store(disk)
+        session_id = await store.open_session(1000)
+        no_room(disk, "write", "journal", written=5)
+        no_room(disk, "truncate", "journal", code=errno.EIO)
+        with pytest.raises(ConnectionLossError):
+            await store.submit(ops.Write(session_id, (Create("/a"),)))
+        assert store.failure is not None
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_sync_without_room_stops_the_store() -> None:
+    """The data may be gone from the cache: only a write that was never made can be tried again."""
+    disk = new_disk()
+
+    async def main() -> None:
+        store = open_store(disk)
+        session_id = await store.open_session(1000)
+        no_room(disk, "sync", "journal")
+        with pytest.raises(ConnectionLossError):
+            await store.submit(ops.Write(session_id, (Create("/a"),)))
+        assert store.failure is not None
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("create", "snapshot"), ("write", "snapshot"), ("rename", "snapshot"), ("write", "journal")]
+)
+def test_a_snapshot_without_room_is_put_off(kind: str, name: str) -> None:
+    disk = new_disk()
+
+    def is_of_the_next_round(operation: Operation) -> bool:
+        return operation.kind == kind and operation.path.startswith(f"{FOLDER}/{name}.") and ".tmp" in operation.path
+
+    async def main() -> None:
+        store = open_store(disk)
+        store.journal_size_bytes_max = 1000
+        session_id = await store.open_session(1000)
+        disk.fail_when(is_of_the_next_round, OSError(errno.ENOSPC, "full"), times=3)
+        sizes = []
+        for number in range(20):
+            write = ops.Write(session_id, (Create("/n", bytes(100), sequential=True),))
+            answers = [store.submit(write), store.submit(write)]
+            await answers[0]
+            for lost in ("all", "none"):
+                recovered = open_store(disk.after_crash(lost=lost)).tree
+                assert len(recovered.children("/")[0]) >= 2 * number + 1
+            await asyncio.gather(*answers)
+            sizes.append(store._journal.size_bytes)
+        assert 1500 < max(sizes) < 3000
+        base = f"{store._journal.base_zxid:016x}"
+        assert disk.list_dir(FOLDER) == [f"journal.{base}", "lock", f"snapshot.{base}"]
+        assert store._journal.base_zxid > 0
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_answered_is_lost_and_nothing_refused_is_seen_on_a_disk_that_fills_up(seed: int) -> None:
+    """Room comes and goes; the tree is always that of the answered transactions, in memory and after a power loss."""
+    chance = random.Random(seed)
+    disk = new_disk()
+
+    async def main() -> None:
+        store = open_store(disk)
+        store.journal_size_bytes_max = 2000
+        session_id = await store.open_session(1000)
+        made: set[str] = set()
+        for number in range(60):
+            disk.set_capacity(disk.device.used_bytes + chance.choice((0, 50, 400, 5000, 1 << 30)))
+            paths = [f"/{number}-{index}" for index in range(chance.randrange(1, 5))]
+            answers = []
+            for path in paths:
+                answers.append(store.submit(ops.Write(session_id, (Create(path, bytes(chance.randrange(200))),))))
+                for _ in range(chance.randrange(3)):
+                    await asyncio.sleep(0)
+            for path, answer in zip(paths, await asyncio.gather(*answers, return_exceptions=True), strict=True):
+                assert not isinstance(answer, Exception) or isinstance(answer, StorageFullError)
+                if not isinstance(answer, Exception):
+                    made.add(path[1:])
+            assert set(await store.read(lambda tree: tree.children("/")[0])) == made
+            for lost in ("all", "none"):
+                image = disk.after_crash(lost=lost)
+                image.set_capacity(1 << 30)
+                assert encode_tree(open_store(image).tree) == encode_tree(store.tree)
+        assert 0 < len(made) < 140
         await store.close()
 
     asyncio.run(main())

@@ -139,6 +139,22 @@ def assert_same(tree: Tree, model: Model) -> None:
         assert stat.num_children == len(children)
 
 
+def _take_back_and_apply_again(journal: list[ops.JournalEntry]) -> None:
+    """Everything is taken back, newest first: each time the tree is what it was before that transaction."""
+    tree = Tree()
+    states, outcomes = [encode_tree(tree)], []
+    for entry in journal:
+        outcomes.append(tree.apply(entry.transaction, entry.zxid, entry.time_ms))
+        states.append(encode_tree(tree))
+    for number in reversed(range(len(journal))):
+        tree.revert(outcomes[number], journal[number].zxid - 1)
+        assert encode_tree(tree) == states[number]
+        assert encode_tree(decode_tree(encode_tree(tree))) == states[number]
+    for entry in journal:
+        tree.apply(entry.transaction, entry.zxid, entry.time_ms)
+    assert encode_tree(tree) == states[-1]
+
+
 @settings(max_examples=150, deadline=None)
 @given(scripts)
 def test_random_scripts_do_what_the_model_does(script: list[ops.Transaction]) -> None:
@@ -154,6 +170,7 @@ def test_random_scripts_do_what_the_model_does(script: list[ops.Transaction]) ->
     for entry in ops.decode_entries(ops.encode_entries(journal)):
         replayed.apply(entry.transaction, entry.zxid, entry.time_ms)
     assert encode_tree(replayed) == encode_tree(tree)
+    _take_back_and_apply_again(journal)
     restored = decode_tree(encode_tree(tree))
     assert_same(restored, model)
     assert encode_tree(restored) == encode_tree(tree)

@@ -9,7 +9,9 @@ Errors are the operating system's own: an `OSError` with its `errno`, on either 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import errno
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -199,18 +201,53 @@ class World:
     random: Random
 
 
+class NoSpaceError(OSError):
+    """There was no room for a write, and all is as it was before: it can be tried again. Never raised for a sync."""
+
+    @classmethod
+    def of(cls, error: OSError) -> NoSpaceError:
+        return cls(error.errno, error.strerror, error.filename)
+
+
+def lacks_space(error: BaseException | None) -> bool:
+    """Whether this is the system's error for a disk, or a quota, without room."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def write_file_durably(disk: Disk, path: str, content: bytes) -> None:
-    """Replace a small file so that a crash leaves the old or the new content: write, sync, rename, sync the folder."""
+    """Replace a small file so that a crash leaves the old or the new content: write, sync, rename, sync the folder.
+
+    NoSpaceError if there is no room for it: the old content is still there.
+    """
     temporary = path + ".tmp"
-    file = disk.open(temporary, create=True)
+    with _removing_if_no_space(disk, temporary):
+        file = disk.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.write([content], 0)
+        except BaseException:
+            file.close()
+            raise
     try:
-        file.truncate(0)
-        file.write([content], 0)
         file.sync()
     finally:
         file.close()
-    disk.rename(temporary, path)
+    with _removing_if_no_space(disk, temporary):
+        disk.rename(temporary, path)
     disk.sync_dir(path.rpartition("/")[0] or ".")
+
+
+@contextmanager
+def _removing_if_no_space(disk: Disk, temporary: str) -> Iterator[None]:
+    """A part of a file would only hold the last of the room."""
+    try:
+        yield
+    except OSError as error:
+        if not lacks_space(error):
+            raise
+        if disk.exists(temporary):
+            disk.remove(temporary)
+        raise NoSpaceError.of(error) from error
 
 
 def read_file(disk: Disk, path: str) -> bytes:

@@ -125,6 +125,12 @@ class SessionMovedError(CoordinationError):
     code = -118
 
 
+class StorageFullError(CoordinationError):
+    """there is no room to store the change; it was not made, and can be tried again"""
+
+    code = -125  # to ZooKeeper a quota that is used up
+
+
 #: The code of an operation that was undone because a later one of the same multi failed.
 ROLLED_BACK = 0
 RUNTIME_INCONSISTENCY = RuntimeInconsistencyError.code
@@ -149,6 +155,7 @@ ERRORS: dict[int, type[CoordinationError]] = {
         InvalidAclError,
         AuthFailedError,
         SessionMovedError,
+        StorageFullError,
     )
 }
 

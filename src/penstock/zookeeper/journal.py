@@ -8,7 +8,8 @@ damaged after it was synced, and recovery refuses to guess.
 
 The CRC covers the position of a frame too, so that bytes inside a znode's data cannot pass for one.
 
-Calls here block: run them in the disk's "sync" pool, except at the start. An error of a write or a sync is final.
+Calls here block: run them in the disk's "sync" pool, except at the start. After a `NoSpaceError` the files are as they
+were, and it can be tried again when there is room; any other error is final.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from penstock.base.world import Disk, File, read_file, write_file_durably
+from penstock.base.world import Disk, File, NoSpaceError, lacks_space, read_file, write_file_durably
 
 _FRAME = struct.Struct(">4sII")  # mark, payload length, CRC32C
 _POSITION = struct.Struct(">QI")  # what the CRC covers before the payload: position in the file, payload length
@@ -78,16 +79,29 @@ class Journal:
 
     def append(self, payload: bytes) -> None:
         """Add one frame and sync it: when this returns the payload is durable."""
-        self.size_bytes += self._file.write([_frame_header(self.size_bytes, payload), payload], self.size_bytes)
+        try:
+            count = self._file.write([_frame_header(self.size_bytes, payload), payload], self.size_bytes)
+        except OSError as error:
+            if not lacks_space(error):
+                raise
+            self._file.truncate(self.size_bytes)  # should a crash undo that: recovery cuts a part of a frame too
+            raise NoSpaceError.of(error) from error
+        self.size_bytes += count
         self._file.sync()
 
     def rotate(self, snapshot: bytes, zxid: int) -> None:
         """Replace snapshot and journal: every transaction up to `zxid` is in the snapshot, none after it."""
         assert zxid > self.base_zxid, "a snapshot is newer than the one before"
         header = _SNAPSHOT_HEADER.pack(_SNAPSHOT_MAGIC, crc32c(snapshot))
-        write_file_durably(self._disk, _path(self._folder, "snapshot.", zxid), header + snapshot)
+        snapshot_path = _path(self._folder, "snapshot.", zxid)
+        write_file_durably(self._disk, snapshot_path, header + snapshot)
         path = _path(self._folder, "journal.", zxid)
-        _create_journal(self._disk, path, zxid)
+        try:
+            _create_journal(self._disk, path, zxid)
+        except NoSpaceError:  # the old journal goes on: the next start must not take the snapshot for all there is
+            self._disk.remove(snapshot_path)
+            self._disk.sync_dir(self._folder)
+            raise
         self._file.close()
         self._file = self._disk.open(path)
         self.base_zxid = zxid

@@ -12,7 +12,7 @@ from typing import TypeVar
 from penstock.base.world import Clock, Disk
 from penstock.zookeeper import operations as ops
 from penstock.zookeeper.coordination import SessionState, Watch
-from penstock.zookeeper.errors import BadArgumentsError, SessionExpiredError
+from penstock.zookeeper.errors import BadArgumentsError, SessionExpiredError, StorageFullError
 from penstock.zookeeper.operations import ANY_VERSION, OPEN_ACL, Acl, Operation, Result, Stat
 from penstock.zookeeper.paths import path_problem
 from penstock.zookeeper.store import Store, Watcher
@@ -116,10 +116,16 @@ class LocalCoordination:
         await self._read(path, lambda _tree: None)
 
     async def close(self) -> None:
-        if self.state is SessionState.CONNECTED:
-            await self._end(SessionState.CLOSED)
-        if self._owns_store:
-            await self._store.close()
+        try:
+            if self.state is SessionState.CONNECTED:
+                await self._end(SessionState.CLOSED)
+        except StorageFullError:
+            if not self._owns_store:
+                raise
+            # otherwise the session ends with the process, and the next one closes it
+        finally:
+            if self._owns_store:
+                await self._store.close()
 
     async def expire(self) -> None:
         """End the session as if its client had been silent for too long."""

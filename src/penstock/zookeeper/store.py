@@ -4,8 +4,12 @@ A transaction is applied to the tree at once, and its answer leaves when the jou
 also that of a read, waits until all it has seen is durable**, so that nobody acts on a change that a crash could undo;
 watches fire at the same moment, before the answers. Transactions that come while a sync runs share the next one.
 
-When a write or a sync of the journal fails, nothing is retried: the store has stopped, whoever waits gets a
-`ConnectionLossError` (the change may or may not be on disk), and `on_stopped` is called.
+A disk without room refuses changes and does not stop the store. Everything that is applied but not durable is taken
+back from the tree, so that nobody ever sees it: whoever waits to change something gets a `StorageFullError`, whoever
+reads looks again. A snapshot that finds no room is put off, and the journal grows.
+
+When a write or a sync of the journal fails in any other way, nothing is retried: the store has stopped, whoever waits
+gets a `ConnectionLossError` (the change may or may not be on disk), and `on_stopped` is called.
 """
 
 from __future__ import annotations
@@ -19,8 +23,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.base.world import Clock, Disk, Lock
-from penstock.zookeeper.errors import ConnectionLossError, CoordinationError
+from penstock.base.world import Clock, Disk, Lock, NoSpaceError
+from penstock.zookeeper.errors import ConnectionLossError, CoordinationError, StorageFullError
 from penstock.zookeeper.journal import Journal, JournalCorruptError, Recovered
 from penstock.zookeeper.operations import (
     CloseSession,
@@ -33,13 +37,14 @@ from penstock.zookeeper.operations import (
 )
 from penstock.zookeeper.tree import Applied, Tree
 from penstock.zookeeper.tree_snapshot import decode_tree, encode_tree
-from penstock.zookeeper.watches import Watches
+from penstock.zookeeper.watches import Fired, Watches
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 JOURNAL_SIZE_BYTES_MAX = 8 << 20
+PUT_OFF_SHARE = 16  # a snapshot without room is tried again when the journal has grown by this part of its size
 
 
 class Watcher(NamedTuple):
@@ -54,7 +59,7 @@ class _Waiting:
     """An answer, and the events before it, that leave when transaction `zxid` is durable."""
 
     zxid: int
-    told: list[tuple[Watcher, WatchEvent]]
+    fired: list[Fired[Watcher]]
     answer: asyncio.Future[Any]
     value: Any
 
@@ -71,6 +76,8 @@ class Store:
         self._waiting: deque[_Waiting] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._durable_zxid = tree.last_zxid
+        self._put_off_bytes = 0
+        self._lacks_space = False
         self.journal_size_bytes_max = JOURNAL_SIZE_BYTES_MAX
         self.tree = tree
         self.watches: Watches[Watcher] = Watches()
@@ -104,8 +111,8 @@ class Store:
 
     async def close_session(self, session_id: int) -> None:
         """End a session: its ephemeral znodes and its watches are gone."""
-        self.watches.forget(lambda watcher: watcher.session_id == session_id)
         await self.submit(CloseSession(session_id))
+        self.watches.forget(lambda watcher: watcher.session_id == session_id)
 
     def submit(self, transaction: Transaction) -> asyncio.Future[Applied]:
         """Apply a transaction now; its outcome comes when it is durable. One that fails raises its error."""
@@ -119,11 +126,21 @@ class Store:
 
     async def read(self, reading: Callable[[Tree], T]) -> T:
         """What `reading` finds in the tree now, once that is durable."""
-        self._require_running()
-        value = reading(self.tree)
-        if self._durable_zxid < self.tree.last_zxid:
-            await self._when_durable(None, [])
-        return value
+        while True:
+            self._require_running()
+            failure: CoordinationError | None = None
+            try:
+                value = reading(self.tree)
+            except CoordinationError as error:
+                failure = error
+            if self._durable_zxid < self.tree.last_zxid:
+                try:
+                    await self._when_durable(None, [])
+                except StorageFullError:
+                    continue  # what it saw was taken back
+            if failure is not None:
+                raise failure
+            return value
 
     async def close(self) -> None:
         """Wait for what is under way and let go of the files. Sessions stay as they are."""
@@ -139,9 +156,9 @@ class Store:
         if self.failure is not None:
             raise ConnectionLossError(f"the keeper has stopped: {self.failure}")
 
-    def _when_durable(self, value: Any, told: list[tuple[Watcher, WatchEvent]]) -> asyncio.Future[Any]:
+    def _when_durable(self, value: Any, fired: list[Fired[Watcher]]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(self.tree.last_zxid, told, answer, value))
+        self._waiting.append(_Waiting(self.tree.last_zxid, fired, answer, value))
         if self._committing is None:
             if self._unwritten:
                 self._committing = asyncio.create_task(self._commit())
@@ -152,25 +169,66 @@ class Store:
     async def _commit(self) -> None:
         try:
             while self._unwritten:
-                entries, self._unwritten = self._unwritten, []
-                payload = encode_entries(entries)
-                await self._disk.run("sync", lambda payload=payload: self._journal.append(payload))  # type: ignore[misc]
-                self._durable_zxid = entries[-1].zxid
-                self._deliver()
-                if self._journal.size_bytes > self.journal_size_bytes_max:
+                await self._write()
+                if self._journal.size_bytes > self.journal_size_bytes_max + self._put_off_bytes:
                     await self._take_snapshot()
         except Exception as error:
             self._stop(error)
         finally:
             self._committing = None
 
+    async def _write(self) -> None:
+        """Write what was applied so far, with one sync."""
+        entries, self._unwritten = self._unwritten, []
+        payload = encode_entries(entries)
+        try:
+            await self._disk.run("sync", lambda: self._journal.append(payload))
+        except NoSpaceError as error:
+            self._note_space(error)
+            self._take_back()
+            return
+        self._note_space(None)
+        self._durable_zxid = entries[-1].zxid
+        self._deliver()
+
     async def _take_snapshot(self) -> None:
         """Start a new journal. What was applied but not yet written is in the snapshot, which makes it durable."""
         snapshot, zxid = encode_tree(self.tree), self.tree.last_zxid
-        self._unwritten = []
-        await self._disk.run("sync", lambda: self._journal.rotate(snapshot, zxid))
+        unwritten, self._unwritten = self._unwritten, []
+        try:
+            await self._disk.run("sync", lambda: self._journal.rotate(snapshot, zxid))
+        except NoSpaceError as error:
+            _log.warning("no room for a snapshot of the keeper; its journal goes on: %s", error)
+            self._unwritten = unwritten + self._unwritten
+            above_bytes = self._journal.size_bytes - self.journal_size_bytes_max
+            self._put_off_bytes = above_bytes + self.journal_size_bytes_max // PUT_OFF_SHARE
+            return
+        self._put_off_bytes = 0
         self._durable_zxid = zxid
         self._deliver()
+
+    def _take_back(self) -> None:
+        """Undo all that is not durable, newest first, and refuse those who wait for it: they saw what never was.
+
+        That includes what came while the write was under way, for it was built on what the write should have stored.
+        """
+        self._unwritten = []
+        refused, self._waiting = self._waiting, deque()
+        for waiting in reversed(refused):
+            if isinstance(waiting.value, Applied):
+                self.tree.revert(waiting.value, waiting.zxid - 1)
+            self.watches.put_back(waiting.fired)
+        assert self.tree.last_zxid == self._durable_zxid
+        for waiting in refused:
+            _settle(waiting.answer, StorageFullError())
+
+    def _note_space(self, error: NoSpaceError | None) -> None:
+        """Say it when the room ends, and when there is room again; not for every write in between."""
+        if error is not None and not self._lacks_space:
+            _log.error("the keeper has no room; changes are refused until there is: %s", error)
+        elif error is None and self._lacks_space:
+            _log.warning("the keeper has room again")
+        self._lacks_space = error is not None
 
     def _deliver(self) -> None:
         """Tell the watchers and give the answers that are due, in the order of the transactions.
@@ -180,9 +238,9 @@ class Store:
         loop = asyncio.get_running_loop()
         while self._waiting and self._waiting[0].zxid <= self._durable_zxid:
             waiting = self._waiting.popleft()
-            for watcher, event in waiting.told:
-                if watcher.session_id in self.tree.sessions:
-                    loop.call_soon(watcher.callback, event)
+            for fired in waiting.fired:
+                if fired.watcher.session_id in self.tree.sessions:
+                    loop.call_soon(fired.watcher.callback, fired.event)
             _settle(waiting.answer, waiting.value)
 
     def _stop(self, error: Exception) -> None:

@@ -5,12 +5,12 @@ which is how the journal is replayed. A transaction that fails changes nothing a
 events, for `watches.py` to match with those who wait; watches are not part of the state.
 
 Inside a transaction every operation sees the effect of those before it; when one fails, the earlier ones are undone by
-the list of undo steps that each of them left.
+the list of undo steps that each of them left. By the same list `Tree.revert` takes back a whole transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,6 +83,7 @@ class Applied(NamedTuple):
     results: list[ops.Result]
     events: list[WatchEvent]
     failure: CoordinationError | None = None
+    undo: Sequence[Callable[[], None]] = ()
 
 
 class _Step(NamedTuple):
@@ -139,12 +140,17 @@ class Tree:
             case ops.Write():
                 applied = self._write(transaction, step)
             case ops.OpenSession():
-                applied = self._open_session(transaction)
+                applied = self._open_session(transaction, step)
             case ops.CloseSession():
                 applied = self._close_session(step)
         if applied.failure is None:
             self.last_zxid = zxid
         return applied
+
+    def revert(self, applied: Applied, last_zxid: int) -> None:
+        """Take back the newest transaction; `last_zxid` is the one before it."""
+        _undo(applied.undo)
+        self.last_zxid = last_zxid
 
     def _write(self, write: ops.Write, step: _Step) -> Applied:
         if write.session_id not in self.sessions:
@@ -154,11 +160,10 @@ class Tree:
             try:
                 results.append(self._perform(operation, step))
             except CoordinationError as error:
-                for undo in reversed(step.undo):
-                    undo()
+                _undo(step.undo)
                 error.operation_index = index
                 return _failed(len(write.operations), index, error)
-        return Applied(results, step.events)
+        return Applied(results, step.events, undo=step.undo)
 
     def _perform(self, operation: ops.Operation, step: _Step) -> ops.Result:
         match operation:
@@ -281,11 +286,12 @@ class Tree:
         _require_version(node.version, check.version, check.path)
         return ops.Done()
 
-    def _open_session(self, opened: ops.OpenSession) -> Applied:
+    def _open_session(self, opened: ops.OpenSession, step: _Step) -> Applied:
         if opened.session_id in self.sessions:
             return Applied([], [], BadArgumentsError(f"session {opened.session_id:#x} exists already"))
         self.sessions[opened.session_id] = Session(opened.timeout_ms, opened.password)
-        return Applied([], [])
+        step.undo.append(lambda: self.sessions.__delitem__(opened.session_id))
+        return Applied([], [], undo=step.undo)
 
     def _close_session(self, step: _Step) -> Applied:
         session = self.sessions.get(step.session_id)
@@ -294,13 +300,19 @@ class Tree:
         for path in sorted(session.ephemerals):
             self._detach(path, self.nodes[path], self.nodes[parent_of(path)], step)
         del self.sessions[step.session_id]
-        return Applied([], step.events)
+        step.undo.append(lambda: self.sessions.__setitem__(step.session_id, session))
+        return Applied([], step.events, undo=step.undo)
 
     def _node(self, path: str) -> Node:
         node = self.nodes.get(path)
         if node is None:
             raise NoNodeError(f"there is no znode {path}")
         return node
+
+
+def _undo(steps: Sequence[Callable[[], None]]) -> None:
+    for step in reversed(steps):
+        step()
 
 
 def _failed(count: int, index: int, error: CoordinationError) -> Applied:

@@ -7,11 +7,20 @@ A watcher that left both on a znode hears of its deletion once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from penstock.zookeeper.operations import EventType, WatchEvent
 
 W = TypeVar("W", bound=Hashable)
+
+
+class Fired(NamedTuple, Generic[W]):
+    """Who is to be told what, and which of the two kinds of watches were taken out for it."""
+
+    watcher: W
+    event: WatchEvent
+    of_node: bool
+    of_children: bool
 
 
 class Watches(Generic[W]):
@@ -29,17 +38,28 @@ class Watches(Generic[W]):
         """Wait for a child that comes or goes, or for the deletion of the znode."""
         self._of_children.setdefault(path, {})[watcher] = None
 
-    def fire(self, events: Iterable[WatchEvent]) -> list[tuple[W, WatchEvent]]:
+    def fire(self, events: Iterable[WatchEvent]) -> list[Fired[W]]:
         """Take out the watches that these changes concern: who is to be told what, in order."""
-        told: list[tuple[W, WatchEvent]] = []
+        fired: list[Fired[W]] = []
         for event in events:
-            watchers: dict[W, None] = {}
+            of_node: dict[W, None] = {}
+            of_children: dict[W, None] = {}
             if event.type != EventType.CHILDREN_CHANGED:
-                watchers |= self._of_node.pop(event.path, {})
+                of_node = self._of_node.pop(event.path, {})
             if event.type in (EventType.CHILDREN_CHANGED, EventType.DELETED):
-                watchers |= self._of_children.pop(event.path, {})
-            told += [(watcher, event) for watcher in watchers]
-        return told
+                of_children = self._of_children.pop(event.path, {})
+            fired += [
+                Fired(watcher, event, watcher in of_node, watcher in of_children) for watcher in of_node | of_children
+            ]
+        return fired
+
+    def put_back(self, fired: Iterable[Fired[W]]) -> None:
+        """The changes did not happen after all: those who would have been told go on waiting."""
+        for watcher, event, of_node, of_children in fired:
+            if of_node:
+                self.watch_node(event.path, watcher)
+            if of_children:
+                self.watch_children(event.path, watcher)
 
     def forget(self, is_gone: Callable[[W], bool]) -> None:
         """Drop everything these watchers wait for."""
