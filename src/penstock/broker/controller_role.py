@@ -1,7 +1,8 @@
 """Carrying out what the controller decides: claim the role, write plans, wait until this broker has taken them over.
 
 The decisions are pure (`penstock.controller`); here they meet the coordination service. A decision that was overtaken
-(another write came first) changed nothing: the view is read again and it is made anew.
+(another write came first) changed nothing: the view is read again and it is made anew. One for which the coordination
+service has no room is not made, and the client may ask again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.controller.claim import claim_controller
 from penstock.controller.plan import ClusterState, Plan, fenced_writes
 from penstock.controller.producer_ids import next_block
 from penstock.zookeeper.coordination import Coordination
-from penstock.zookeeper.errors import BadVersionError, NodeExistsError, NoNodeError
+from penstock.zookeeper.errors import BadVersionError, NodeExistsError, NoNodeError, StorageFullError
 from penstock.zookeeper.operations import Operation
 from penstock.zookeeper.znodes import ControllerEpoch, ProducerIds
 
@@ -56,6 +57,8 @@ class ControllerRole:
                 except (BadVersionError, NodeExistsError, NoNodeError):
                     await self._view.load()
                     continue
+                except StorageFullError as error:
+                    raise ApiError(Error.KAFKA_STORAGE_ERROR, str(error)) from error
                 return decided
         raise ApiError(Error.REQUEST_TIMED_OUT, "the cluster changed too often in between; try again")
 
@@ -100,5 +103,7 @@ class ProducerIdAllocator:
                 await self._coordination.multi([block.operation])
             except BadVersionError:
                 continue
+            except StorageFullError:
+                break  # producers retry this error, and not a storage error
             return block.ids
         raise ApiError(Error.COORDINATOR_LOAD_IN_PROGRESS, "producer ids could not be reserved; try again")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from penstock.broker.broker import Broker
 from penstock.controller.topics import replicas_removed
 from penstock.zookeeper.coordination import Coordination
-from penstock.zookeeper.errors import BadVersionError, NoNodeError
+from penstock.zookeeper.errors import BadVersionError, NoNodeError, StorageFullError
 from penstock.zookeeper.znodes import TOPIC_DELETIONS_PATH, TopicDeletion
 
 
@@ -22,5 +22,5 @@ async def finish_deletions(broker: Broker, coordination: Coordination) -> None:
             if broker.node_id in deletion.brokers:
                 await broker.partitions.remove_leftovers(deletion.name, deletion.topic_id)
                 await coordination.multi(replicas_removed(deletion, stat.version, broker.node_id).operations)
-        except (NoNodeError, BadVersionError):
-            continue  # another was faster; what is left is done next time
+        except (NoNodeError, BadVersionError, StorageFullError):
+            continue  # another was faster, or there is no room; what is left is done next time

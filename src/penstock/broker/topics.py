@@ -53,7 +53,10 @@ class Topics:
         def decide(state: ClusterState) -> list[Plan | ApiError]:
             return create_topics(state, asked, topic_ids, defaults, self._check_configs, start)
 
-        decided = await (self._role.preview(decide) if is_trial else self._role.decide(decide))
+        try:
+            decided = await (self._role.preview(decide) if is_trial else self._role.decide(decide))
+        except ApiError as error:
+            return [error for _ in asked]
         return [_topic_or_error(outcome) for outcome in decided]
 
     async def create_on_demand(self, names: Sequence[str]) -> None:
@@ -87,9 +90,12 @@ class Topics:
         def decide(state: ClusterState) -> list[Plan | ApiError]:
             return [_attempt(lambda name=name: self._deletion(state, name)) for name in names]  # type: ignore[misc]
 
-        outcomes = [_topic_or_error(outcome) for outcome in await self._role.decide(decide)]
+        try:
+            decided = await self._role.decide(decide)
+        except ApiError as error:
+            return [error for _ in names]
         await self._after_deletion()
-        return outcomes
+        return [_topic_or_error(outcome) for outcome in decided]
 
     def _deletion(self, state: ClusterState, name: str) -> Plan:
         has_config = self._view.config_version("topics", name) is not None

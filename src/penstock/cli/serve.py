@@ -17,6 +17,7 @@ from penstock.base.broker_settings import load_broker_settings
 from penstock.base.real_world import real_world
 from penstock.base.settings import Settings
 from penstock.broker.start import StartError, start_broker
+from penstock.zookeeper.errors import StorageFullError
 from penstock.zookeeper.journal import JournalCorruptError
 from penstock.zookeeper.local import LocalCoordination
 
@@ -41,7 +42,7 @@ def main() -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return 1 if runner.run(_serve(settings, order["data"])) else 0
-        except (StartError, JournalCorruptError, OSError) as error:
+        except (StartError, JournalCorruptError, StorageFullError, OSError) as error:
             print(f"penstock: {error}", file=sys.stderr)
             return 1
 

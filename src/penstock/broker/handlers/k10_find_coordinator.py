@@ -56,7 +56,12 @@ async def _find(broker: Broker, key: str, key_type: int, context: RequestContext
     topic_name = _TOPIC_OF_TYPE.get(key_type)
     if topic_name is None:
         raise ApiError(Error.INVALID_REQUEST, f"there are no coordinators of type {key_type} here")
-    await broker.topics.create_internal(topic_name)
+    try:
+        await broker.topics.create_internal(topic_name)
+    except ApiError as error:
+        if error.error.retriable:  # whatever it is, clients ask again after this one
+            raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        raise
     topic = broker.view.topics[topic_name]
     leader = topic.partitions[partition_of_key(key, len(topic.partitions))].leader
     for node in broker.nodes(context.connection.listener_name):
