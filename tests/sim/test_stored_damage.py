@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -137,5 +138,17 @@ def test_missing_and_empty_files_beside_the_log_are_made_again(bench: Bench, suf
         assert await bench.bodies() == bench.sent
         client = await bench.connect()
         assert (await client.produce("t", 0, batch_of([b"on"]))).base_offset == 40
+
+    bench.run(drive)
+
+
+def test_rot_that_nobody_reads_is_found_by_the_scrub(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    async def drive() -> None:
+        await bench.broker.stop()
+        victim = bench.files(".log")[3]
+        bench.machine.disk.corrupt(victim, 80)
+        await bench.broker.start()
+        await asyncio.sleep(60)  # of the simulated clock
+        assert [record.message for record in caplog.records if victim in record.message]
 
     bench.run(drive)

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 DISK_CHECK_S = 1.0
 FLUSH_CHECK_S = 0.5
 DELETED_CHECK_S = 5.0
+SCRUB_S = 1.0
+SCRUB_BYTES = 8 * 1024 * 1024  # at a time: slow enough to disturb nobody
 
 
 class Maintenance:
@@ -43,6 +45,7 @@ class Maintenance:
             (every_ms("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint_high_watermarks),
             (every_ms("producer.id.expiration.check.interval.ms"), self.expire_producers),
             (lambda: DELETED_CHECK_S, self.remove_deleted),
+            (lambda: SCRUB_S, self.scrub),
         ]
         return [asyncio.ensure_future(self._forever(period_s, work)) for period_s, work in rhythms]
 
@@ -116,6 +119,16 @@ class Maintenance:
         for directory, high_watermarks in marks.items():
             if directory.offline is None:
                 await self._broker.world.disk.run("sync", partial(directory.write_high_watermarks, high_watermarks))
+
+    async def scrub(self) -> None:
+        """Check a little of what nobody has read since the start."""
+        room_bytes = SCRUB_BYTES
+        for partition in list(self._broker.partitions):
+            while room_bytes > 0 and not partition.is_gone and partition.scrub.has_work:
+                done = await self._broker.world.disk.run("read", partial(partition.scrub.step, room_bytes))
+                room_bytes -= done.size_bytes
+                if done.problem is not None:
+                    logger.error("%s: a stored range is bad and is not served: %s", partition.name, done.problem)
 
     async def expire_producers(self) -> None:
         now_ms = self._broker.world.clock.wall_ms()

@@ -10,18 +10,22 @@ can block the whole loop, and in `flush.mode=always` those who come meanwhile sh
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
-from penstock.base.world import Disk
+from penstock.base.world import Disk, NoSpaceError
 from penstock.broker.partition_config import PartitionConfig
 from penstock.log.flush import FlushPlan
 from penstock.log.partition_log import Appended, PartitionLog
+from penstock.log.scrub import Scrub
 from penstock.replication.leader import Leader
 from penstock.wire.batch import BatchHeader
+
+logger = logging.getLogger(__name__)
 
 
 class FetchWait(Protocol):
@@ -41,6 +45,7 @@ class Partition:
         "_commit_waits",
         "_disk",
         "_is_sync_planned",
+        "_lacks_space",
         "_on_storage_failure",
         "_plan",
         "_sync",
@@ -52,6 +57,7 @@ class Partition:
         "leader",
         "log",
         "name",
+        "scrub",
         "takes_at_once",
         "takes_writes",
         "topic_id",
@@ -70,6 +76,7 @@ class Partition:
         self.name = name
         self.topic_id = topic_id
         self.log = log
+        self.scrub = Scrub(log)
         # Whatever recovery kept is all there is: with one replica it is committed.
         self.leader = Leader(leader_epoch, log.end_offset, log.end_offset)
         self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
@@ -81,6 +88,7 @@ class Partition:
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
         self._writable_waits: list[Callable[[], None]] = []
         self._is_sync_planned = False
+        self._lacks_space = False  # the last sync found no room for what belongs to it
         self._sync: asyncio.Future[None] | None = None
         self._plan: FlushPlan | None = None
         self._disk = disk
@@ -161,10 +169,10 @@ class Partition:
     # ── syncing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Called by the sweep: for `flush.ms`, and for segments that were closed."""
+        """Called by the sweep: for `flush.ms`, for segments that were closed, and after a lack of room."""
         if self.is_gone or self._plan is not None:
             return
-        if self.log.needs_flush(now_ms):
+        if self._lacks_space or self.log.needs_flush(now_ms):
             self._begin_sync(self.log.begin_flush())
         elif self.log.has_unsynced_closed_segments:
             self._begin_sync(self.log.begin_flush(closed_only=True))
@@ -173,7 +181,8 @@ class Partition:
         """Begin once the appends that are ready now have been made, so that they share the sync."""
         if not self._is_sync_planned:
             self._is_sync_planned = True
-            asyncio.get_running_loop().call_soon(self._sync_now)
+            if not self._lacks_space:  # otherwise the sweep begins the next one
+                asyncio.get_running_loop().call_soon(self._sync_now)
 
     def _sync_now(self) -> None:
         if self._plan is None:  # otherwise when that one has ended
@@ -198,20 +207,34 @@ class Partition:
         log = self.log
         try:
             log.complete_flush(plan)
+        except NoSpaceError as error:
+            self._sync_lacked_space(error)
+            return
         except ApiError as error:
             self._on_storage_failure(self, error)
             return
+        self._lacks_space = False
         if self.is_gone:
             return
         counted = plan.end_offset if log.config.flush_mode == "always" else log.end_offset
         before = self.leader.high_watermark
         if self.leader.local_log_moved(counted):
             self._committed(log.read(before, 1 << 30, end_offset=counted).size_bytes)
+        self._tell_writers()
+        if self._is_sync_planned:
+            self._sync_now()
+
+    def _sync_lacked_space(self, error: NoSpaceError) -> None:
+        """Nothing is durable by it: those who wait for that go on waiting until the sweep tries again, or give up."""
+        if not self._lacks_space:
+            logger.error("%s: a sync waits for space: %s", self.name, error)
+        self._lacks_space = True
+        self._tell_writers()
+
+    def _tell_writers(self) -> None:
         waits, self._writable_waits = self._writable_waits, []
         for callback in waits:
             callback()
-        if self._is_sync_planned:
-            self._sync_now()
 
     async def sync_is_over(self) -> None:
         """Wait until no thread works on the log's files."""
@@ -239,9 +262,7 @@ class Partition:
         waits, self._commit_waits = self._commit_waits, []
         for _, callback in waits:
             callback(error)
-        writable, self._writable_waits = self._writable_waits, []
-        for resume in writable:
-            resume()
+        self._tell_writers()
         self._tell_fetchers()
 
     def _tell_fetchers(self) -> None:

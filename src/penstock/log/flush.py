@@ -3,7 +3,8 @@
 `PartitionLog.begin_flush` says on the loop what is to be synced; `FlushPlan.run` does it in another thread;
 `PartitionLog.complete_flush` notes on the loop that it is done. Offsets below the plan's `end_offset` are durable then,
 and so is everything that recovery relies on for them: the indexes and snapshots of closed segments, the list of
-epochs, and the names of the files in their folder. A sync that failed is never tried again.
+epochs, and the names of the files in their folder. A sync that failed is never tried again. A plan that finds no room
+for the list of epochs has synced nothing in vain: nothing counts as durable by it, and the next one may do better.
 """
 
 from __future__ import annotations

@@ -29,6 +29,10 @@ class Intervals:
     def covers(self, start: int, end: int) -> bool:
         return start >= end or any(known[0] <= start and end <= known[1] for known in self._ranges)
 
+    def end_of_run(self, start: int) -> int:
+        """Up to where everything from `start` on is in the set; `start` itself if it is not."""
+        return next((known[1] for known in self._ranges if known[0] <= start < known[1]), start)
+
     def cut(self, end: int) -> None:
         """Forget everything from `end` on."""
         self._ranges = tuple((start, min(stop, end)) for start, stop in self._ranges if start < end)

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
-from penstock.base.world import Clock, Disk
+from penstock.base.world import Clock, Disk, NoSpaceError
 from penstock.log import names
 from penstock.log.append_checks import check_followed, refuse_timestamps
 from penstock.log.config import LogConfig
@@ -378,6 +378,11 @@ class PartitionLog:
         if segment is not self._active:
             self._unsynced.add(*segment.finish())
 
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments as they are now, oldest first."""
+        return list(self._segments)
+
     def verify(self, found: LogRange) -> str | None:
         """What is wrong with a range, or None, which is remembered. May block; may run in another thread."""
         damage = found.damage()
@@ -434,8 +439,13 @@ class PartitionLog:
         return self._unsynced.begin(self._disk, self.folder, file, self.epochs, end_offset, self._generation)
 
     def complete_flush(self, plan: FlushPlan) -> None:
-        """The plan has run: what it covers is durable; or it failed, and the log is done for."""
+        """The plan has run: what it covers is durable; or it failed, and the log is done for.
+
+        NoSpaceError if it only lacked room: nothing has changed.
+        """
         self._unsynced.complete(plan)
+        if isinstance(plan.error, NoSpaceError):
+            raise plan.error
         if not plan.is_done:
             self.fail(f"a sync of {self.folder} failed: {plan.error}")
             raise ApiError(Error.KAFKA_STORAGE_ERROR, self._failure)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import File
 from penstock.log.scan import DamagedLog, walk_batches
-from penstock.log.segment import Segment
+from penstock.log.segment import NOT_KNOWN, Segment
 from penstock.log.sparse_index import DamagedIndex
 
 
@@ -25,10 +25,16 @@ class LogRange(NamedTuple):
     segment: Segment | None
 
     def damage(self) -> DamagedLog | None:
-        """Check the batches against their checksums. May block; may run in another thread."""
+        """Check the batches: their checksums, and their offsets, which no checksum covers. May block; in any thread."""
+        lowest, end = (
+            (self.segment.base_offset, self.segment.next_offset) if self.segment is not None else (0, NOT_KNOWN)
+        )
         try:
-            for _ in walk_batches(self.file, self.position, self.position + self.size_bytes):
-                pass
+            for position, header, _ in walk_batches(self.file, self.position, self.position + self.size_bytes):
+                if not lowest <= header.base_offset < header.next_offset <= end:
+                    problem = f"offsets {header.base_offset} to {header.last_offset} are not in {lowest}..{end}"
+                    return DamagedLog(self.file.path, position, problem)
+                lowest = header.next_offset
         except DamagedLog as damage:
             return damage
         return None

@@ -291,6 +291,11 @@ class Segment:
         """Whether this process has seen that the bytes of a range are sound."""
         return start >= self.verified_from or self.verified_parts.covers(start, min(end, self.verified_from))
 
+    def first_unverified(self) -> int | None:
+        """Where the first batch begins that this process has not seen to be sound; None if there is none."""
+        start = self.verified_parts.end_of_run(0)
+        return start if start < min(self.verified_from, self.size_bytes) else None
+
     def mark_verified(self, start: int, end: int) -> None:
         self.verified_parts.add(start, min(end, self.verified_from))
 
