@@ -18,8 +18,8 @@ $(VENV)/.run: $(SOURCES_OF_BUILD)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run scripts/install-test-tools
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@scripts/install-test-tools
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 run: $(VENV)/.run ## set up and start a single-node Penstock (ARGS="--port 9192" to pass options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import warnings
 from collections.abc import Callable
@@ -25,7 +24,6 @@ with warnings.catch_warnings():
     import kafka.record.default_records as kafka_python_records
 
 HERE = Path(__file__).parent
-JARS = HERE.parents[1] / ".cache" / "kafka" / "libs"
 
 # kafka-python brings none of its codecs along but gzip
 KAFKA_PYTHON_HAS: dict[Compression, Callable[[], bool]] = {
@@ -110,9 +108,7 @@ def test_uncompressed_batches_are_the_same_bytes(client: Any, drawn: list[tuple[
 
 
 @pytest.mark.kafka
-@pytest.mark.skipif(not any(JARS.glob("kafka-clients-*.jar")), reason="no Apache Kafka jars in .cache/kafka/libs")
-@pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")
-def test_apache_kafka_both_ways(tmp_path: Path) -> None:
+def test_apache_kafka_both_ways(tmp_path: Path, kafka_libs: Path) -> None:
     records = [
         Record(
             7 + number,
@@ -131,7 +127,7 @@ def test_apache_kafka_both_ways(tmp_path: Path) -> None:
     (tmp_path / "MARKER.in").write_bytes(marker)
 
     names = ",".join([codec.name for codec in Compression] + ["MARKER"])
-    command = ["java", "-cp", f"{JARS}/*", str(HERE / "BatchInterop.java"), str(tmp_path), names]
+    command = ["java", "-cp", f"{kafka_libs}/*", str(HERE / "BatchInterop.java"), str(tmp_path), names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
