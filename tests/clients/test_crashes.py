@@ -27,6 +27,8 @@ PRODUCERS = 3
 UNANSWERED_MAX = 300
 PADDING_BYTES = 200
 RECOVERY_S = 60
+#: A segment ends when its index is full: after a few batches.
+MANY_SEGMENTS = {"segment.index.bytes": "40", "index.interval.bytes": "1000"}
 
 Fault = Callable[[BrokerProcess], None]
 
@@ -153,8 +155,8 @@ def test_killed_while_every_write_is_synced(start_penstock: StartPenstock) -> No
 
 
 def test_killed_while_segments_roll(start_penstock: StartPenstock) -> None:
-    small = {"segment.index.bytes": "80", "index.interval.bytes": "1000"}
-    run(start_penstock, "confluent-kafka", [kill, kill], messages_between=600, topic_settings=small)
+    broker = run(start_penstock, "confluent-kafka", [kill, kill], messages_between=600, topic_settings=MANY_SEGMENTS)
+    assert len(list(broker.data.glob("logs/written-in-storms-*/*.log"))) > 5 * PARTITIONS
 
 
 def test_stopped_and_started_in_mid_stream(start_penstock: StartPenstock) -> None:
@@ -167,7 +169,7 @@ def test_paused_in_mid_stream(start_penstock: StartPenstock) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["confluent-kafka", "kafka-python", "aiokafka"])
-@pytest.mark.parametrize("topic_settings", [{}, {"flush.mode": "always"}, {"segment.bytes": "100000"}])
+@pytest.mark.parametrize("topic_settings", [{}, {"flush.mode": "always"}, MANY_SEGMENTS])
 def test_killed_many_times(start_penstock: StartPenstock, name: str, topic_settings: dict[str, str]) -> None:
     faults = [kill, kill_twice, restart, pause, kill] * 4
     run(start_penstock, name, faults, messages_between=700, topic_settings=topic_settings)
