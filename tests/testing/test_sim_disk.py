@@ -258,6 +258,15 @@ def test_a_full_disk_takes_what_fits(disk: SimDisk) -> None:
     assert disk.free_bytes("/") == 9
 
 
+def test_a_file_that_nobody_refers_to_takes_no_room(disk: SimDisk) -> None:
+    disk.set_capacity(10)
+    file = create(disk, "/d/a", b"12345678")
+    disk.remove("/d/a")
+    assert disk.free_bytes("/") == 2
+    del file
+    assert disk.free_bytes("/") == 10
+
+
 def test_data_of_a_failed_sync_is_shown_and_then_lost(disk: SimDisk) -> None:
     file = create(disk, "/d/a", b"abc")
     file.sync()

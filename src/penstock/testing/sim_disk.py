@@ -42,7 +42,9 @@ POOLS = ("sync", "read", "delete")
 
 
 class SimFile:
-    """One open file of one process; EBADF after close, kill and crash."""
+    """One open file of one process; EBADF after close, kill and crash. One that nobody refers to closes itself."""
+
+    _open = False
 
     def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
         self.path = path
@@ -50,8 +52,11 @@ class SimFile:
         self._device = disk.device
         self.generation = disk.generation
         self._inode = inode
+        self._handle = disk.handle_opened(inode)
         self._open = True
-        disk.handle_opened(self, inode)
+
+    def __del__(self) -> None:
+        self.close()
 
     def _check(self, *positions: int) -> None:
         self._disk.check_alive()
@@ -95,7 +100,7 @@ class SimFile:
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._disk.handle_closed(self)
+            self._disk.handle_closed(self._handle)
 
 
 class SimLock:
@@ -130,7 +135,8 @@ class SimDisk:
         self._dead_generations = 0
         self._dead = False
         self._in_pool = False
-        self._open_files: dict[SimFile, Inode] = {}
+        self._handles_count = 0
+        self._open_files: dict[int, tuple[Inode, int]] = {}  # by handle: the file, and the generation of its device
 
     def for_process(self, seed: int = 0) -> SimDisk:
         """The same machine's disk for another process: its own handles and locks, killed alone."""
@@ -155,13 +161,16 @@ class SimDisk:
             node = self._create(path, folder, name)
         return SimFile(self, path, node)
 
-    def handle_opened(self, file: SimFile, inode: Inode) -> None:
+    def handle_opened(self, inode: Inode) -> int:
+        """The number of the new handle."""
         inode.handles += 1
-        self._open_files[file] = inode
+        self._handles_count += 1
+        self._open_files[self._handles_count] = inode, self.device.generation
+        return self._handles_count
 
-    def handle_closed(self, file: SimFile) -> None:
-        inode = self._open_files.pop(file, None)
-        if inode is not None and file.generation[0] == self.device.generation:
+    def handle_closed(self, handle: int) -> None:
+        inode, generation = self._open_files.pop(handle, (None, -1))
+        if inode is not None and generation == self.device.generation:
             inode.handles -= 1
             self.device.forget_if_unused(inode)
 
@@ -424,8 +433,8 @@ class SimDisk:
 
     def _drop_handles(self) -> None:
         self._dead_generations += 1
-        for file in list(self._open_files):
-            self.handle_closed(file)
+        for handle in list(self._open_files):
+            self.handle_closed(handle)
         held = self.device.locked
         for inode in [inode for inode, lock in held.items() if isinstance(lock, SimLock) and lock.disk is self]:
             del held[inode]
