@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import ApiError, Error
-from penstock.base.world import World
+from penstock.base.world import World, read_file
 from penstock.testing.history import body_of
 from penstock.testing.sim_broker import DATA, PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of
@@ -21,6 +21,11 @@ from penstock.testing.sim_world import Simulation
 from penstock.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
+from penstock.wire.messages.k21_delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsRequestPartition,
+    DeleteRecordsRequestTopic,
+)
 from penstock.wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsRequestTopic
 from penstock.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -85,6 +90,12 @@ async def refused(answer: Awaitable[Any], error: Error) -> None:
     assert error.retriable
 
 
+def set_topic(topic: str, name: str, value: str) -> IncrementalAlterConfigsRequest:
+    row = IncrementalAlterConfigsRequestConfig(name=name, config_operation=0, value=value)
+    resource = IncrementalAlterConfigsRequestResource(resource_type=2, resource_name=topic, configs=[row])
+    return IncrementalAlterConfigsRequest(resources=[resource])
+
+
 async def topics_of(client: SimClient) -> list[str | None]:
     return [topic.name for topic in (await client.call(MetadataRequest(topics=None))).topics]
 
@@ -125,9 +136,7 @@ def test_every_change_of_the_cluster_gets_a_retriable_error(bench: Bench) -> Non
         bench.fill()
         deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(name="t")], timeout_ms=1000)
         growth = CreatePartitionsRequest(topics=[CreatePartitionsRequestTopic(name="t", count=3, assignments=None)])
-        row = IncrementalAlterConfigsRequestConfig(name="retention.ms", config_operation=0, value="5000")
-        resource = IncrementalAlterConfigsRequestResource(resource_type=2, resource_name="t", configs=[row])
-        setting = IncrementalAlterConfigsRequest(resources=[resource])
+        setting = set_topic("t", "retention.ms", "5000")
         storage = Error.KAFKA_STORAGE_ERROR
         assert [answer.error_code for answer in (await client.call(deletion)).responses] == [storage]
         assert [answer.error_code for answer in (await client.call(growth)).results] == [storage]
@@ -220,5 +229,159 @@ def test_a_failed_sync_of_the_epochs_is_final(bench: Bench) -> None:
         assert (await client.produce("t", 0, batch_of([b"1"]))).error_code == Error.KAFKA_STORAGE_ERROR
         await asyncio.sleep(10)
         assert (await client.produce("t", 0, batch_of([b"1"]))).error_code == Error.KAFKA_STORAGE_ERROR
+
+    bench.run(drive)
+
+
+SMALL_SEGMENTS = {"segment.index.bytes": "96", "index.interval.bytes": "500", "retention.ms": "-1"}
+
+
+async def produce_many(client: SimClient, count: int, topic: str = "t") -> None:
+    for number in range(count):
+        answer = await client.produce(topic, 0, batch_of([b"%d" % number + bytes(400)]))
+        assert answer.error_code == 0, answer
+
+
+@pytest.mark.parametrize(("name", "value"), [("retention.bytes", "1"), ("retention.ms", "1")])
+def test_retention_goes_on_and_makes_room(name: str, value: str) -> None:
+    """Also when every segment is due, and there is no room to begin another."""
+    bench = Bench({"log.retention.check.interval.ms": "3000", "log.initial.task.delay.ms": "3000"})
+
+    async def drive() -> None:
+        client = await bench.connect()
+        await client.create_topic("t", configs=SMALL_SEGMENTS)
+        await produce_many(client, 100)
+        assert (await client.call(set_topic("t", name, value))).responses[0].error_code == 0
+        bench.fill()
+        assert (await client.produce("t", 0, batch_of([bytes(400)]))).error_code == Error.KAFKA_STORAGE_ERROR
+        await asyncio.sleep(10)
+        start = await client.list_offset("t", 0, -2)
+        assert start > 10
+        await produce_many(client, 3)
+        bench.broker.kill()
+        await bench.broker.start()
+        client = await bench.connect()
+        assert await client.list_offset("t", 0, -2) >= start
+        assert await client.list_offset("t", 0, -1) == 103
+
+    bench.run(drive)
+
+
+def test_records_can_be_deleted_and_make_room(bench: Bench) -> None:
+    async def drive() -> None:
+        client = await bench.connect()
+        await client.create_topic("t", configs=SMALL_SEGMENTS)
+        await produce_many(client, 100)
+        bench.fill()
+        part = DeleteRecordsRequestPartition(partition_index=0, offset=91)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsRequestTopic(name="t", partitions=[part])])
+        (answer,) = (await client.call(request)).topics[0].partitions
+        assert (answer.error_code, answer.low_watermark) == (0, 91)
+        await produce_many(client, 3)
+        bench.broker.lose_power(lost="all")
+        await bench.broker.start()
+        assert await (await bench.connect()).list_offset("t", 0, -2) == 91
+
+    bench.run(drive)
+
+
+def test_a_start_that_was_not_written_is_not_told(bench: Bench) -> None:
+    async def drive() -> None:
+        client = await bench.connect()
+        await client.create_topic("t", configs=ALWAYS)
+        await produce_many(client, 10)
+        bench.no_room_for(f"{DATA}/logs/log-start-offset-checkpoint", times=4)
+        part = DeleteRecordsRequestPartition(partition_index=0, offset=4)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsRequestTopic(name="t", partitions=[part])])
+        for _ in range(2):
+            (answer,) = (await client.call(request)).topics[0].partitions
+            assert answer.error_code == Error.KAFKA_STORAGE_ERROR
+        (answer,) = (await client.call(request)).topics[0].partitions
+        assert (answer.error_code, answer.low_watermark) == (0, 4)
+        bench.broker.lose_power(lost="all")
+        await bench.broker.start()
+        assert await (await bench.connect()).list_offset("t", 0, -2) == 4
+
+    bench.run(drive)
+
+
+@pytest.mark.parametrize("kind", ["make_dir", "create", "write"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_partition_without_room_is_opened_when_there_is_some(bench: Bench, kind: str, is_deleted: bool) -> None:
+    async def drive() -> None:
+        client = await bench.connect()
+        bench.disk.fail_when(
+            lambda operation: operation.kind == kind and operation.path.startswith(f"{DATA}/logs/t-0"),
+            os_error(errno.ENOSPC, ""),
+            times=1000,
+        )
+        await client.create_topic("t", configs=ALWAYS)
+        assert Error((await client.produce("t", 0, batch_of([b"1"]))).error_code).retriable
+        await asyncio.sleep(10)
+        assert Error((await client.produce("t", 0, batch_of([b"1"]))).error_code).retriable
+        if is_deleted:
+            deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(name="t")], timeout_ms=1000)
+            assert (await client.call(deletion)).responses[0].error_code == 0
+        bench.disk.heal()
+        await asyncio.sleep(10)
+        assert not bench.disk.exists(f"{DATA}/logs/t-0") or not is_deleted
+        if is_deleted:
+            await client.create_topic("t", configs=ALWAYS)
+        await produce_many(client, 3)
+        bench.broker.lose_power(lost="all")
+        await bench.broker.start()
+        assert len(await (await bench.connect()).read_all("t", 0)) == 3
+
+    bench.run(drive)
+
+
+def test_a_topic_is_deleted_without_room_for_checkpoints(bench: Bench) -> None:
+    """Nothing of the deleted topic's offsets is taken for those of the next one of its name."""
+
+    async def drive() -> None:
+        client = await bench.connect()
+        await client.create_topic("t", configs=ALWAYS)
+        await produce_many(client, 10)
+        await bench.broker.stop()
+        await bench.broker.start()
+        client = await bench.connect()
+        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+            bench.no_room_for(f"{DATA}/logs/{name}", times=1000)
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(name="t")], timeout_ms=1000)
+        assert (await client.call(deletion)).responses[0].error_code == 0
+        assert await topics_of(client) == []
+        await client.create_topic("t", configs=ALWAYS)
+        assert Error((await client.produce("t", 0, batch_of([b"1"]))).error_code).retriable
+        bench.disk.heal()
+        await asyncio.sleep(10)
+        await produce_many(client, 3)
+        bench.broker.lose_power(lost="all")
+        await bench.broker.start()
+        assert len(await (await bench.connect()).read_all("t", 0)) == 3
+
+    bench.run(drive)
+
+
+def test_checkpoints_without_room_are_written_later() -> None:
+    bench = Bench(
+        {
+            "log.flush.offset.checkpoint.interval.ms": "1000",
+            "replica.high.watermark.checkpoint.interval.ms": "1000",
+            "log.initial.task.delay.ms": "500",
+        }
+    )
+
+    async def drive() -> None:
+        client = await bench.connect()
+        await client.create_topic("t", configs=ALWAYS)
+        await produce_many(client, 5)
+        bench.fill()
+        await asyncio.sleep(20)
+        names = [name for name in bench.disk.list_dir(f"{DATA}/logs") if name.endswith(".tmp")]
+        assert names == []
+        bench.make_room()
+        await asyncio.sleep(20)
+        for name in ("recovery-point", "replication"):
+            assert b"t 0 5" in read_file(bench.disk, f"{DATA}/logs/{name}-offset-checkpoint")
 
     bench.run(drive)

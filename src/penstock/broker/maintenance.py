@@ -11,7 +11,10 @@ from functools import partial
 
 from penstock.base.errors import ApiError
 from penstock.base.identifiers import TopicPartition
+from penstock.base.world import NoSpaceError
 from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
+from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.log.log_directory import LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -19,6 +22,7 @@ logger = logging.getLogger(__name__)
 DISK_CHECK_S = 1.0
 FLUSH_CHECK_S = 0.5
 DELETED_CHECK_S = 5.0
+UNOPENED_CHECK_S = 2.0
 SCRUB_S = 1.0
 SCRUB_BYTES = 8 * 1024 * 1024  # at a time: slow enough to disturb nobody
 
@@ -39,6 +43,7 @@ class Maintenance:
         rhythms: list[tuple[Callable[[], float], Callable[[], Awaitable[None]]]] = [
             (lambda: DISK_CHECK_S, self.check_disks),
             (lambda: FLUSH_CHECK_S, self.flush_due),
+            (lambda: UNOPENED_CHECK_S, self.open_again),
             (every_ms("log.retention.check.interval.ms"), self.retain),
             (every_ms("log.flush.offset.checkpoint.interval.ms"), self.checkpoint),
             (every_ms("log.flush.start.offset.checkpoint.interval.ms"), self.checkpoint),
@@ -52,9 +57,15 @@ class Maintenance:
     async def _forever(self, period_s: Callable[[], float], work: Callable[[], Awaitable[None]]) -> None:
         first_s = self._broker.settings.integer("log.initial.task.delay.ms") / 1000
         await asyncio.sleep(min(first_s, period_s()))
+        lacked_space = False
         while True:
             try:
                 await work()
+                lacked_space = False
+            except NoSpaceError as error:
+                if not lacked_space:
+                    logger.error("%s waits for space: %s", work.__name__, error)
+                lacked_space = True
             except (OSError, ApiError) as error:
                 logger.error("%s failed: %s", work.__name__, error)
             except Exception:
@@ -88,6 +99,15 @@ class Maintenance:
             if self._broker.partitions.directory_of(partition) is directory:
                 partition.takes_writes = has_room
 
+    async def open_again(self) -> None:
+        """Open the partitions that could not be opened for lack of space."""
+        broker = self._broker
+
+        def config_of(topic: str) -> PartitionConfig:
+            return partition_config(broker.topics.settings_of(topic), broker.settings)
+
+        await broker.partitions.follow(broker.view, sorted(broker.partitions.without_room), config_of)
+
     async def flush_due(self) -> None:
         now_ms = self._broker.world.clock.wall_ms()
         for partition in self._broker.partitions:
@@ -95,15 +115,17 @@ class Maintenance:
 
     async def retain(self) -> None:
         """Roll segments whose time has come, and delete those that are past their time or size."""
-        now_ms = self._broker.world.clock.wall_ms()
         for partition in list(self._broker.partitions):
             if partition.is_gone or partition.is_syncing:
                 continue
-            try:
-                partition.log.roll_if_due(now_ms)
-                await self._broker.partitions.apply_retention(partition)
-            except (OSError, ApiError) as error:
-                logger.error("%s: retention failed: %s", partition.name, error)
+            for work in (self._roll_if_due, self._broker.partitions.apply_retention):
+                try:
+                    await work(partition)
+                except (OSError, ApiError) as error:
+                    logger.error("%s: retention failed: %s", partition.name, error)
+
+    async def _roll_if_due(self, partition: Partition) -> None:
+        partition.log.roll_if_due(self._broker.world.clock.wall_ms())
 
     async def checkpoint(self) -> None:
         """Write down how far each log is synced and where it starts."""

@@ -15,7 +15,7 @@ from uuid import UUID
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.settings import Settings
-from penstock.base.world import World
+from penstock.base.world import NoSpaceError, World, lacks_space
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.partition import Partition
 from penstock.broker.partition_config import PartitionConfig
@@ -39,6 +39,9 @@ class Partitions:
         self._name_of_id: dict[UUID, str] = {}
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
         self._on_change: list[Callable[[], None]] = []
+        self._following = asyncio.Lock()
+        self.without_room: frozenset[str] = frozenset()
+        """Topics of which some partition could not be opened for lack of space: to be followed again."""
         self._stored = {
             stored.topic_partition: (directory, stored.topic_id)
             for directory in directories
@@ -114,6 +117,12 @@ class Partitions:
         self, view: ClusterView, names: Iterable[str], config_of: Callable[[str], PartitionConfig]
     ) -> None:
         """Make the partitions of the named topics what the view says they are."""
+        async with self._following:
+            await self._follow(view, names, config_of)
+
+    async def _follow(
+        self, view: ClusterView, names: Iterable[str], config_of: Callable[[str], PartitionConfig]
+    ) -> None:
         opening: list[tuple[Topic, int]] = []
         for name in names:
             topic = view.topics.get(name)
@@ -121,7 +130,9 @@ class Partitions:
             if held and (topic is None or next(iter(held.values())).topic_id != topic.topic_id):
                 await self._drop_topic(name)
                 held = {}
-            if topic is not None:
+            if topic is None:
+                self.without_room -= {name}
+            else:
                 opening += [
                     (topic, index)
                     for index, state in enumerate(topic.partitions)
@@ -142,19 +153,30 @@ class Partitions:
         return any(stored is not None and not stored[0].was_clean for stored in found)
 
     def _open_all(self, opening: list[tuple[Topic, int]], configs: dict[str, PartitionConfig]) -> None:
+        lacking: set[str] = set()
         for topic, index in opening:
             try:
                 self._open(topic, index, configs[topic.name])
             except (OSError, LogDirectoryError, ApiError) as error:
-                logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
+                if lacks_space(error) or lacks_space(error.__cause__):
+                    lacking.add(topic.name)
+                if topic.name not in self.without_room & lacking:
+                    logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
+        self.without_room = (self.without_room - configs.keys()) | lacking
 
     def _open(self, topic: Topic, index: int, config: PartitionConfig) -> None:
         name = TopicPartition(topic.name, index)
-        stored = self._stored.pop(name, None)
-        directory = stored[0] if stored is not None else choose_directory(self._open_to_new())
+        if name not in self._stored:  # if it cannot be opened now, the next try is made in the same directory
+            self._stored[name] = choose_directory(self._open_to_new()), topic.topic_id
+        directory, _ = self._stored[name]
         log = directory.open_partition(name, topic.topic_id, config.log)
-        if config.log.flush_mode == "always" and log.recovery_point < log.end_offset:
-            log.rewrite_and_flush()  # what recovery found counts as committed from here on, so it must be durable
+        try:
+            if config.log.flush_mode == "always" and log.recovery_point < log.end_offset:
+                log.rewrite_and_flush()  # what recovery found counts as committed from here on, so it must be durable
+        except BaseException:
+            del directory.logs[name]
+            raise
+        del self._stored[name]
         state = topic.partitions[index]
         partition = Partition(
             name, topic.topic_id, log, config, state.leader_epoch, self._world.disk, self._storage_failed
@@ -195,7 +217,8 @@ class Partitions:
         ]
         for partition, directory in left:
             del self._stored[partition]
-            await self._world.disk.run("delete", partial(directory.delete_stored, partition))
+            if self._world.disk.is_dir(f"{directory.path}/{partition}"):
+                await self._world.disk.run("delete", partial(directory.delete_stored, partition))
 
     def use_configs(self, names: Iterable[str], config_of: Callable[[str], PartitionConfig]) -> None:
         """The settings of topics have changed."""
@@ -213,13 +236,24 @@ class Partitions:
     # ── the disk ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def delete_records(self, partition: Partition, offset: int) -> None:
-        """Move a log's start forward, durably, and remove the segments before it."""
-        if not partition.log.advance_start_offset(offset):
-            return
-        directory = self.directory_of(partition)
-        await self._world.disk.run("sync", directory.write_offsets)
-        partition.log_start_moved()
-        await self.apply_retention(partition)
+        """Move a log's start forward, durably, and remove the segments before it.
+
+        On a full disk the segments go first, to make room. A start that could not be written is, when asked for again,
+        no news, but still to be written.
+        """
+        is_news = partition.log.advance_start_offset(offset)
+        write_offsets = self.directory_of(partition).write_offsets
+        try:
+            try:
+                await self._world.disk.run("sync", write_offsets)
+            except NoSpaceError:
+                await self.apply_retention(partition)
+                await self._world.disk.run("sync", write_offsets)
+        except NoSpaceError as error:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, str(error)) from error
+        if is_news:
+            partition.log_start_moved()
+            await self.apply_retention(partition)
 
     async def apply_retention(self, partition: Partition) -> list[DeletedSegment]:
         """Delete the segments of one partition that are due."""
@@ -237,7 +271,10 @@ class Partitions:
         directory = self.directory_of(partition)
 
         def remove() -> None:
-            directory.write_offsets()
+            try:
+                directory.write_offsets()
+            except NoSpaceError:
+                pass  # what is removed makes room; without its offset the log begins with the first segment that stays
             log.remove_files(deleted)
 
         await self._world.disk.run("delete", remove)

@@ -111,6 +111,12 @@ class Unsynced:
             disk.sync_dir(parent_of(folder))
             self._parent_synced = True
 
+    def sync_first_segment(self, disk: Disk, folder: str) -> None:
+        """A second segment must never be found without the first one: recovery could not tell that it is missing."""
+        if self.is_first_segment_new:
+            disk.sync_dir(folder)
+            self.is_first_segment_new = False
+
     def add_closed_segment(self, paths: list[str]) -> None:
         self.add(*paths)
         self.has_closed_segments = True

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
-from penstock.base.world import Clock, Disk, NoSpaceError
+from penstock.base.world import Clock, Disk, NoSpaceError, lacks_space
 from penstock.log import names
 from penstock.log.append_checks import check_followed, refuse_timestamps
 from penstock.log.config import LogConfig
@@ -320,7 +320,7 @@ class PartitionLog:
             return
         new = Segment(self._files, self.folder, self.end_offset, created_ms=now_ms, fresh=True)
         try:
-            self._make_first_segment_durable()
+            self._unsynced.sync_first_segment(self._disk, self.folder)
             unsynced = old.finish()
             unsynced.append(write_snapshot(self._disk, self.folder, self.end_offset, self.producers))
             file = new.hold_file()
@@ -333,12 +333,6 @@ class PartitionLog:
         self._segments.append(new)
         self._bases.append(new.base_offset)
         self._active = new
-
-    def _make_first_segment_durable(self) -> None:
-        """A second segment must never be found without the first one: recovery could not tell that it is missing."""
-        if self._unsynced.is_first_segment_new:
-            self._disk.sync_dir(self.folder)
-            self._unsynced.is_first_segment_new = False
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll a segment that has been open for long enough although nothing is written now."""
@@ -439,10 +433,7 @@ class PartitionLog:
         return self._unsynced.begin(self._disk, self.folder, file, self.epochs, end_offset, self._generation)
 
     def complete_flush(self, plan: FlushPlan) -> None:
-        """The plan has run: what it covers is durable; or it failed, and the log is done for.
-
-        NoSpaceError if it only lacked room: nothing has changed.
-        """
+        """The plan has run: what it covers is durable. NoSpaceError if it lacked room; else the log is done for."""
         self._unsynced.complete(plan)
         if isinstance(plan.error, NoSpaceError):
             raise plan.error
@@ -497,8 +488,12 @@ class PartitionLog:
             modified_ms=lambda segment: self._disk.modified_ms(segment.log_path),
         )
         if len(due) == len(self._segments):
-            self.roll(now_ms)
-            if len(due) == len(self._segments):  # the last segment is empty and stays
+            try:
+                self.roll(now_ms)
+            except ApiError as error:
+                if not lacks_space(error.__cause__):
+                    raise
+            if len(due) == len(self._segments):  # the last one is empty, or there is no room for another: it stays
                 due.pop()
         if not due:
             return []
