@@ -75,8 +75,6 @@ def test_zeros_at_the_end_are_padding() -> None:
     again = SparseIndex(FileCache(disk), "/i", OFFSET_ENTRY)
     assert len(again) == 5
     assert again.find_by_key(10_000) == index.last()
-    again.trim()
-    assert disk.file_size("/i") == 40
 
 
 def test_an_index_of_zeros_only_is_empty() -> None:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.base.world import Clock, write_file_durably
+from penstock.base.world import Clock, File, write_file_durably
 from penstock.log import names
 from penstock.log.checkpoints import DamagedCheckpoint, encode_epochs, read_epochs
 from penstock.log.config import LogConfig
@@ -409,11 +409,15 @@ def rebuild_indexes(segment: Segment, interval_bytes: int) -> None:
     size_bytes = segment.size_bytes
     segment.reset_indexes()
     try:
-        for _position, header in walk_headers(segment.open_file(), 0, size_bytes):
-            size = header.length + LOG_OVERHEAD
-            segment.note_batch(header.last_offset, header.max_timestamp, size, interval_bytes)
+        note_headers(segment, segment.open_file(), size_bytes, interval_bytes)
     finally:
         segment.size_bytes = size_bytes
+
+
+def note_headers(segment: Segment, file: File, size_bytes: int, interval_bytes: int) -> None:
+    """Let a segment take note of all batches in a file; DamagedLog where there is none."""
+    for _position, header in walk_headers(file, 0, size_bytes):
+        segment.note_batch(header.last_offset, header.max_timestamp, header.length + LOG_OVERHEAD, interval_bytes)
 
 
 def note_producer(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
@@ -22,7 +23,7 @@ from penstock.log.append_checks import check_followed, refuse_timestamps
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.flush import FlushPlan, Unsynced, parent_of
-from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_indexes, replay
+from penstock.log.loading import LoadedLog, Loader, note_headers, note_producer, replay
 from penstock.log.partition_metadata import claim_folder
 from penstock.log.ranges import NOTHING, LogRange, read_segment, read_segments, search_segments
 from penstock.log.removal import remove_segments
@@ -36,6 +37,7 @@ from penstock.wire.batch import stamp_append_time as _stamp_append_time
 from penstock.wire.control import ControlType, build_control_batch
 
 NO_TIME = -1
+_BASE_OFFSET = attrgetter("base_offset")
 
 
 class Appended(NamedTuple):
@@ -52,7 +54,6 @@ class PartitionLog:
 
     __slots__ = (
         "_active",
-        "_bases",
         "_clock",
         "_create_time",
         "_disk",
@@ -156,7 +157,6 @@ class PartitionLog:
 
     def _set_segments(self, segments: list[Segment]) -> None:
         self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
         self.end_offset = self._active.next_offset
         self.size_bytes = sum(segment.size_bytes for segment in segments)
@@ -331,7 +331,6 @@ class PartitionLog:
         old.let_go()
         self._unsynced.add_closed_segment(unsynced)
         self._segments.append(new)
-        self._bases.append(new.base_offset)
         self._active = new
 
     def roll_if_due(self, now_ms: int) -> bool:
@@ -359,16 +358,24 @@ class PartitionLog:
         active = self._active
         if offset >= active.base_offset:
             return read_segment(active, offset, max_bytes, end_offset, at_least_one, self._rebuild_indexes)
-        segments = self._segments[bisect_right(self._bases, offset) - 1 :]
+        segments = self._segments_from(offset)
+        if segments[0].base_offset > offset:  # retention has just taken it
+            raise ApiError(Error.OFFSET_OUT_OF_RANGE, f"offset {offset} is not in the log any more")
         return read_segments(segments, offset, max_bytes, end_offset, at_least_one, self._rebuild_indexes)
 
+    def _segments_from(self, offset: int) -> list[Segment]:
+        """The segments from the one that holds an offset on. Looks once at the list: the loop may be replacing it."""
+        segments = self._segments
+        return segments[max(0, bisect_right(segments, offset, key=_BASE_OFFSET) - 1) :]
+
     def _rebuild_indexes(self, segment: Segment) -> None:
-        """A segment's indexes were found damaged: build them anew."""
-        next_offset = segment.next_offset
+        """A segment's indexes were found damaged: build them anew, beside it, for it may be growing meanwhile."""
+        built = Segment(self._files, self.folder, segment.base_offset, created_ms=segment.created_ms, fresh=True)
+        built.hold_indexes(True)
         try:
-            rebuild_indexes(segment, self.config.index_interval_bytes)
+            note_headers(built, segment.open_file(), segment.size_bytes, self.config.index_interval_bytes)
         finally:
-            segment.next_offset = next_offset
+            segment.take_indexes(built, is_growing=segment is self._active)
         if segment is not self._active:
             self._unsynced.add(*segment.finish())
 
@@ -404,8 +411,8 @@ class PartitionLog:
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch a range of offsets, for readers of committed records."""
-        segments = self._segments[max(0, bisect_right(self._bases, start_offset) - 1) :]
-        return aborted_between([segment.txn_index for segment in segments], start_offset, end_offset)
+        indexes = [segment.txn_index for segment in self._segments_from(start_offset)]
+        return aborted_between(indexes, start_offset, end_offset)
 
     # -- flushing
 
@@ -498,7 +505,6 @@ class PartitionLog:
         if not due:
             return []
         self._segments = self._segments[len(due) :]
-        self._bases = self._bases[len(due) :]
         self.size_bytes -= sum(deleted.size_bytes for deleted in due)
         if self._segments[0].base_offset > self.start_offset:
             self.start_offset = self._segments[0].base_offset
@@ -519,7 +525,7 @@ class PartitionLog:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        at = bisect_right(self._bases, offset) - 1
+        at = bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1
         kept = self._segments[: at + 1]
         last = kept[-1]
         position = last.locate(offset)

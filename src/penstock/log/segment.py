@@ -206,6 +206,19 @@ class Segment:
         self._bytes_since_index = 0
         self._forget_recent()
 
+    def hold_indexes(self, held: bool) -> None:
+        """Whether the indexes stay out of their files, which another segment still uses."""
+        self.index.is_held = self.time_index.is_held = held
+
+    def take_indexes(self, built: Segment, *, is_growing: bool) -> None:
+        """Go on with indexes that were built beside this segment; what it learned since by growing stays."""
+        built.hold_indexes(False)
+        self.index, self.time_index = built.index, built.time_index
+        self.indexes_missing = False
+        if not is_growing:
+            self.max_timestamp_value, self.max_timestamp_offset = built.max_timestamp_value, built.max_timestamp_offset
+            self.max_timestamp_known = True
+
     def load_tail(self, size_bytes: int) -> None:
         """Find the end of a cleanly closed segment from its last index entry on; DamagedLog if it does not fit."""
         last = self.index.last()

@@ -33,7 +33,7 @@ class DamagedIndex(Exception):
 class SparseIndex:
     """One index file and the entries that are not in it yet."""
 
-    __slots__ = ("_entry", "_files", "_pending", "_stored", "path")
+    __slots__ = ("_entry", "_files", "_pending", "_stored", "is_held", "path")
 
     def __init__(self, files: FileCache, path: str, entry: Struct, *, fresh: bool = False) -> None:
         self._files = files
@@ -41,6 +41,7 @@ class SparseIndex:
         self._entry = entry
         self._pending = _no_entries()  # replaced, never emptied: a thread that reads may hold the old pair
         self._stored: int | None = 0 if fresh else None  # entries in the file; None: not looked at yet
+        self.is_held = False  # keep all entries in memory: the file still belongs to the index that this one replaces
 
     def __len__(self) -> int:
         return self._stored_count() + len(self._pending[0])
@@ -54,7 +55,7 @@ class SparseIndex:
         keys, values = self._pending
         values.append(value)
         keys.append(key)
-        if len(keys) >= PENDING_ENTRIES_MAX:
+        if len(keys) >= PENDING_ENTRIES_MAX and not self.is_held:
             try:
                 self.write_pending()
             except OSError:
@@ -65,12 +66,12 @@ class SparseIndex:
         stored = self._stored_count()
         file = self._files.get(self.path, create=True)
         keys, values = self._pending
+        if stored == 0 and file.size() > 0:  # of an index that this one replaces
+            file.truncate(0)
         if keys:
             file.write([b"".join(map(self._entry.pack, keys, values))], stored * self._entry.size)
             self._stored = stored + len(keys)
             self._pending = _no_entries()
-        elif stored == 0 and file.size() > 0:
-            file.truncate(0)
 
     def find_by_key(self, key: int) -> tuple[int, int] | None:
         """The last entry whose key is not above this one."""
@@ -118,13 +119,6 @@ class SparseIndex:
             self._stored = stored = count
         keys, values = self._pending
         self._pending = keys[: count - stored], values[: count - stored]
-
-    def trim(self) -> None:
-        """Cut what lies in the file behind the last entry (Kafka's padding)."""
-        stored = self._stored_count()
-        file = self._files.get(self.path, create=True)
-        if file.size() != stored * self._entry.size:
-            file.truncate(stored * self._entry.size)
 
     def _search(self, wanted: int, field: int) -> tuple[int, int] | None:
         low, high = 0, self._stored_count()
