@@ -18,6 +18,7 @@ from penstock.broker.start import RunningBroker
 from penstock.log.partition_log import Appended
 from penstock.log.producers import ProducerStates
 from penstock.testing.history import History
+from penstock.testing.sim_admin import SimAdmin
 from penstock.testing.sim_broker import DATA, PORT, SimBroker
 from penstock.testing.sim_client import SimClient
 from penstock.testing.sim_workload import SimConsumer, SimProducer
@@ -32,8 +33,10 @@ PARTITIONS = 2
 PRODUCERS = 2
 FAULTS = 6
 PAUSE_S_MAX = 0.7
+ADMIN_PAUSE_S_MAX = 2.0
 HEALED_WITHIN_S = 60.0
 RESERVE_BYTES = 100_000
+SPACE_BYTES = 1 << 40
 SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "700",
@@ -60,6 +63,9 @@ class Run:
         self._lost_at_s = 0.0
         self.faults: list[str] = []
         self.producers: list[SimProducer] = []
+        self._is_stopping = False
+        self._admin_process = self._process("admin")
+        self.admin = SimAdmin(self._admin_process.world, "broker", PORT, "admin", self.history, ADMIN_PAUSE_S_MAX)
 
     # Power loss: what is left is a beginning of what was there, and of the topic with syncs all that was told
 
@@ -116,17 +122,28 @@ class Run:
             await self.broker.start()
 
     async def stop_cleanly(self) -> None:
+        self._is_stopping = True
         await self.broker.stop()
+        self._is_stopping = False
         if self.chance.randrange(2):
             await self.lose_power()
         else:
             await self.broker.start()
 
     async def fill_disk(self) -> None:
+        """At most the reserve is left, or nearly nothing: then the keeper and the checkpoints have no room either."""
         disk = self.machine.disk
-        disk.set_capacity(disk.device.used_bytes + RESERVE_BYTES * 2 // 3 + self.chance.randrange(RESERVE_BYTES))
-        await self._rest(5)
-        disk.set_capacity(1 << 40)
+        if self.chance.randrange(2):
+            free_bytes = RESERVE_BYTES * 2 // 3 + self.chance.randrange(RESERVE_BYTES)
+        else:
+            free_bytes = self.chance.randrange(1 << self.chance.randrange(14))
+        disk.set_capacity(disk.device.used_bytes + free_bytes)
+        await self._rest(10)
+        if self.chance.randrange(3) == 0:
+            self.broker.kill()
+            disk.set_capacity(SPACE_BYTES)
+            await self.lose_power()
+        disk.set_capacity(SPACE_BYTES)
 
     async def fail_a_sync(self) -> None:
         """The log directory goes offline and stays so; the machine is started again."""
@@ -168,12 +185,15 @@ class Run:
         self.machine.disk.heal()
 
     async def _watch_over_it(self) -> None:
-        """Start the program again when it ended by itself: without room for the keeper's journal it does."""
+        """Nothing that happens here may end the program: only its machine or somebody else does."""
         while True:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.1)
             process = self.broker.process
-            if process is not None and not process.ended and process.main is not None and process.main.done():
-                await self.broker.start()
+            if process is None or process.ended or process.main is None or self._is_stopping:
+                continue
+            if process.main.done():
+                self.history.problems.append("the broker ended by itself")
+                return
 
     async def _rest(self, seconds_max: float = 1.0) -> None:
         await asyncio.sleep(self.chance.random() * seconds_max)
@@ -230,6 +250,7 @@ class Run:
             process = self._process(f"c-{topic}")
             consumer = SimConsumer(process.world, "broker", PORT, process.name, self.history, topic, PARTITIONS)
             consuming.append(process.start(consumer.run()))
+        consuming.append(self._admin_process.start(self.admin.run()))
         return producing, consuming
 
     async def _fault(self) -> None:
@@ -255,6 +276,7 @@ class Run:
         for partition in self.partitions:
             log = await client.read_all(partition.topic, partition.partition)
             self.history.problems += self.history.check(partition, log)
+        await self.admin.check(client)
 
     def run(self) -> str:
         """Run it to its end; the digest of its trace."""
