@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from threading import Event, Thread
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +10,7 @@ import pytest
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import read_file, write_file_durably
 from penstock.log.config import LogConfig
+from penstock.log.file_cache import FileCache
 from penstock.log.log_directory import (
     CLEAN_STOP_FILE,
     HIGH_WATERMARKS_FILE,
@@ -19,7 +21,7 @@ from penstock.log.log_directory import (
 )
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.testing.log_machine import FixedClock, read_all
-from penstock.testing.sim_disk import SimDisk
+from penstock.testing.sim_disk import SimDisk, SimFile
 from penstock.wire.batch import read_header
 
 CONFIG = LogConfig()
@@ -179,11 +181,67 @@ def test_a_deleted_partition_leaves_nothing_to_the_next_of_its_name(bench: Any) 
     assert directory.deleted_folders() == [folder]
     assert directory.stored_partitions() == []
     assert directory.high_watermarks == {}
-    assert read_file(disk, f"{PATH}/{LOG_STARTS_FILE}") == b"0\n0\n"
+    directory = open_directory(disk.after_crash(lost="all"))
     new = directory.open_partition(ORDERS, UUID(int=6), CONFIG)
+    assert read_file(directory.disk, f"{PATH}/{LOG_STARTS_FILE}") == b"0\n0\n"
+    assert read_file(directory.disk, f"{PATH}/{HIGH_WATERMARKS_FILE}") == b"0\n0\n"
     assert (new.start_offset, new.end_offset, new.recovery_point) == (0, 0, 0)
     directory.remove_deleted(folder)
     assert directory.deleted_folders() == []
+
+
+def test_deleting_partitions_takes_no_room_and_few_syncs(bench: Any) -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    names = [TopicPartition("orders", index) for index in range(10)]
+    for name in names:
+        append(bench, directory.open_partition(name, TOPIC_ID, CONFIG))
+    directory.write_offsets()
+    disk.set_capacity(0)
+    before = disk.operations_count
+    for name in names:
+        directory.delete_partition(name)
+    assert disk.operations_count - before == 2 * len(names)  # a rename, and the sync of the folder
+    disk.set_capacity(1 << 20)
+    directory.write_offsets()
+    assert read_file(disk, f"{PATH}/{RECOVERY_POINTS_FILE}") == b"0\n0\n"
+
+
+def test_the_files_of_a_deleted_partition_are_not_those_of_the_next_of_its_name(bench: Any) -> None:
+    disk = SimDisk()
+    directory = open_directory(disk)
+    small = LogConfig(segment_bytes=100)
+    for topic_id in (TOPIC_ID, UUID(int=6)):
+        log = directory.open_partition(ORDERS, topic_id, small)
+        for _ in range(3):
+            append(bench, log, 9)
+        log.offset_for_timestamp(bench.clock.now_ms, end_offset=log.end_offset)
+        stems = {segment.stem for segment in log.segments[:-1]}
+        assert all(disk.exists(f"{stem}.index") and disk.exists(f"{stem}.timeindex") for stem in stems)
+        directory.remove_deleted(directory.delete_partition(ORDERS))
+        assert len(directory.files) == 0
+
+
+def test_a_file_that_is_dropped_while_another_thread_opens_it_is_dropped() -> None:
+    is_opening, may_open = Event(), Event()
+
+    class SlowDisk(SimDisk):
+        def open(self, path: str, *, create: bool = False) -> SimFile:
+            is_opening.set()
+            assert may_open.wait(10)
+            return super().open(path, create=create)
+
+    files = FileCache(SlowDisk())
+    opening = Thread(target=lambda: files.get("/file", create=True))
+    opening.start()
+    assert is_opening.wait(10)
+    dropping = Thread(target=files.drop, args=("/file",))
+    dropping.start()
+    dropping.join(0.05)
+    may_open.set()
+    opening.join()
+    dropping.join()
+    assert len(files) == 0
 
 
 def test_a_partition_can_be_closed_and_opened_while_the_directory_is_in_use(bench: Any) -> None:

@@ -9,7 +9,7 @@ which would cost data: a log that is cut lowers them first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from threading import Lock as ThreadLock
 from typing import NamedTuple
 from uuid import UUID
@@ -61,7 +61,11 @@ class LogDirectory:
         self._lock = lock
         self._recovery_points = self._read(RECOVERY_POINTS_FILE)  # of partitions that are not open
         self._log_starts = self._read(LOG_STARTS_FILE)
-        self._in_files = self._recovery_points.keys() | self._log_starts.keys() | self.high_watermarks.keys()
+        self._in_file: dict[str, Set[TopicPartition]] = {  # whom each of the files names
+            RECOVERY_POINTS_FILE: frozenset(self._recovery_points),
+            LOG_STARTS_FILE: frozenset(self._log_starts),
+            HIGH_WATERMARKS_FILE: frozenset(self.high_watermarks),
+        }
         self._closed_cleanly: set[TopicPartition] = set()
         self._has_failed = False
         self._written: dict[str, bytes] = {}
@@ -120,7 +124,7 @@ class LogDirectory:
         """Open a partition's log, or make a new one. Blocks when there is something to recover."""
         is_new = not self.disk.is_dir(f"{self.path}/{topic_partition}")
         if is_new:
-            self._forget(topic_partition)
+            self._forget_durably(topic_partition)
         log = PartitionLog.open(
             self.disk,
             self._clock,
@@ -161,6 +165,7 @@ class LogDirectory:
         folder = f"{self.path}/{topic_partition}"
         deleted = f"{self.path}/{deleted_folder_name(topic_partition, self._random.randbytes(16).hex())}"
         self.disk.rename(folder, deleted)
+        self.files.drop_folder(folder)
         self.disk.sync_dir(self.path)
         self._forget_if_room(topic_partition)
         return deleted
@@ -173,15 +178,18 @@ class LogDirectory:
             logger.warning("no room to forget the offsets of the deleted %s yet", topic_partition)
 
     def _forget(self, topic_partition: TopicPartition) -> None:
-        """No offset of an earlier partition of this name may be taken for one of the next."""
+        """The files lose it with the next checkpoint: a delete needs no room, and no sync for each partition."""
         self._recovery_points.pop(topic_partition, None)
         self._log_starts.pop(topic_partition, None)
         self.high_watermarks.pop(topic_partition, None)
         self._closed_cleanly.discard(topic_partition)
-        if topic_partition in self._in_files:
+
+    def _forget_durably(self, topic_partition: TopicPartition) -> None:
+        """No offset of an earlier partition of this name may be taken for one of the next."""
+        self._forget(topic_partition)
+        if any(topic_partition in named for named in self._in_file.values()):
             self.write_offsets()
             self.write_high_watermarks({})
-            self._in_files.discard(topic_partition)
 
     def deleted_folders(self) -> list[str]:
         """Folders of deleted partitions that are not removed yet."""
@@ -208,15 +216,16 @@ class LogDirectory:
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write how far each log is committed; partitions that are not named keep what they had. Blocks."""
         with self._writing:
-            self.high_watermarks.update(high_watermarks)
+            self.high_watermarks.update({tp: mark for tp, mark in high_watermarks.items() if tp in self.logs})
             self._write(HIGH_WATERMARKS_FILE, self.high_watermarks)
 
     def _write(self, name: str, offsets: Offsets) -> None:
         content = encode_offsets(offsets)
         if self._written.get(name) != content:
             self._written.pop(name, None)
-            self._in_files |= offsets.keys()
+            self._in_file[name] = self._in_file[name] | offsets.keys()
             write_file_durably(self.disk, f"{self.path}/{name}", content)
+            self._in_file[name] = frozenset(offsets)
             self._written[name] = content
 
     # -- the disk

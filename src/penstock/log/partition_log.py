@@ -584,7 +584,7 @@ class PartitionLog:
         self.flush()
         for segment in self._segments:
             segment.let_go()
-            self._files.drop(segment.log_path)
+        self._files.drop_folder(self.folder)
 
     def delete(self, unique_hex: str) -> str:
         """Take the partition out of its log directory by renaming its folder, durably; returns the new path. Blocks.
@@ -595,8 +595,8 @@ class PartitionLog:
         target = f"{parent}/{names.deleted_folder_name(self.topic_partition, unique_hex)}"
         for segment in self._segments:
             segment.let_go()
-            self._files.drop(segment.log_path)
         self.fail("the partition is deleted")
         self._disk.rename(self.folder, target)
+        self._files.drop_folder(self.folder)
         self._disk.sync_dir(parent)
         return target

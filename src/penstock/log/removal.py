@@ -32,11 +32,12 @@ def _mark(files: FileCache, stem: str) -> list[str]:
     marked = []
     for suffix in _ALL_SUFFIXES:
         path = stem + suffix
-        files.drop(path)
         try:
             files.disk.rename(path, path + names.DELETED)
         except FileNotFoundError:
             continue
+        finally:
+            files.drop(path)
         marked.append(path + names.DELETED)
     return marked
 
