@@ -29,7 +29,8 @@ from penstock.base.errors import Error
 from penstock.base.identifiers import NO_ID
 from penstock.testing.broker_process import BrokerProcess, free_port
 from penstock.testing.raw_client import ConnectionEnded, RawClient
-from penstock.wire.api import APIS, Api, decode_response_header
+from penstock.wire.api import APIS, decode_response_header
+from penstock.wire.api_declaration import Api
 from penstock.wire.codec import decode, encode
 from penstock.wire.records import Record, build_batch
 from penstock.wire.schema import schema_of

@@ -15,7 +15,8 @@ import pytest
 
 from penstock.testing.raw_client import ConnectionEnded, RawClient
 from penstock.testing.sim_client import batch_of
-from penstock.wire.api import APIS, Api
+from penstock.wire.api import APIS
+from penstock.wire.api_declaration import Api
 from penstock.wire.codec import encode
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest
 from penstock.wire.schema import Field, Kind, Message, schema_of

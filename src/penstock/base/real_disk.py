@@ -17,18 +17,18 @@ T = TypeVar("T")
 POOL_THREADS = {"sync": 4, "read": 4, "delete": 1}
 PROBE_STRIDE_BYTES = 128 * 1024  # read-ahead works in pieces of this size: one probe tells of one piece
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_PROBE = (bytearray(1),)  # what a probe reads; nobody looks at it
 _PROBE_IS_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class RealFile:
     """One open file descriptor."""
 
-    __slots__ = ("_probe", "fd", "path")
+    __slots__ = ("fd", "path")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
-        self._probe = bytearray(1)
 
     def size(self) -> int:
         return os.fstat(self.fd).st_size
@@ -73,9 +73,9 @@ class RealFile:
         end = offset + count
         try:
             while offset < end:
-                os.preadv(self.fd, (self._probe,), offset, _RWF_NOWAIT)
+                os.preadv(self.fd, _PROBE, offset, _RWF_NOWAIT)
                 offset += PROBE_STRIDE_BYTES
-            os.preadv(self.fd, (self._probe,), end - 1, _RWF_NOWAIT)
+            os.preadv(self.fd, _PROBE, end - 1, _RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError as error:

@@ -28,26 +28,45 @@ from penstock.broker.handlers import (
     k75_describe_topic_partitions,
 )
 from penstock.broker.requests import Dispatcher
+from penstock.wire.messages.k00_produce import API as PRODUCE
+from penstock.wire.messages.k01_fetch import API as FETCH
+from penstock.wire.messages.k02_list_offsets import API as LIST_OFFSETS
+from penstock.wire.messages.k03_metadata import API as METADATA
+from penstock.wire.messages.k10_find_coordinator import API as FIND_COORDINATOR
+from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
+from penstock.wire.messages.k19_create_topics import API as CREATE_TOPICS
+from penstock.wire.messages.k20_delete_topics import API as DELETE_TOPICS
+from penstock.wire.messages.k21_delete_records import API as DELETE_RECORDS
+from penstock.wire.messages.k22_init_producer_id import API as INIT_PRODUCER_ID
+from penstock.wire.messages.k23_offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.messages.k32_describe_configs import API as DESCRIBE_CONFIGS
+from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
+from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
+from penstock.wire.messages.k37_create_partitions import API as CREATE_PARTITIONS
+from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
+from penstock.wire.messages.k60_describe_cluster import API as DESCRIBE_CLUSTER
+from penstock.wire.messages.k74_list_config_resources import API as LIST_CONFIG_RESOURCES
+from penstock.wire.messages.k75_describe_topic_partitions import API as DESCRIBE_TOPIC_PARTITIONS
 
 _PLAIN = (
-    k23_offset_for_leader_epoch,
-    k32_describe_configs,
-    k60_describe_cluster,
-    k74_list_config_resources,
-    k75_describe_topic_partitions,
+    (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
+    (DESCRIBE_CONFIGS, k32_describe_configs.handle),
+    (DESCRIBE_CLUSTER, k60_describe_cluster.handle),
+    (LIST_CONFIG_RESOURCES, k74_list_config_resources.handle),
+    (DESCRIBE_TOPIC_PARTITIONS, k75_describe_topic_partitions.handle),
 )
 _ASYNC = (
-    k02_list_offsets,
-    k03_metadata,
-    k10_find_coordinator,
-    k19_create_topics,
-    k20_delete_topics,
-    k21_delete_records,
-    k22_init_producer_id,
-    k33_alter_configs,
-    k35_describe_log_dirs,
-    k37_create_partitions,
-    k44_incremental_alter_configs,
+    (LIST_OFFSETS, k02_list_offsets.handle),
+    (METADATA, k03_metadata.handle),
+    (FIND_COORDINATOR, k10_find_coordinator.handle),
+    (CREATE_TOPICS, k19_create_topics.handle),
+    (DELETE_TOPICS, k20_delete_topics.handle),
+    (DELETE_RECORDS, k21_delete_records.handle),
+    (INIT_PRODUCER_ID, k22_init_producer_id.handle),
+    (ALTER_CONFIGS, k33_alter_configs.handle),
+    (DESCRIBE_LOG_DIRS, k35_describe_log_dirs.handle),
+    (CREATE_PARTITIONS, k37_create_partitions.handle),
+    (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle),
 )
 
 
@@ -56,10 +75,10 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     world, settings = broker.world, broker.settings
     sessions = FetchSessions(settings.integer("max.incremental.fetch.session.cache.slots"), world.random)
     fetch = k01_fetch.Fetch(broker.partitions, sessions, world.clock, world.disk, settings.integer("fetch.max.bytes"))
-    dispatcher.serve_hot(k00_produce.KEY, k00_produce.Produce(broker.partitions, world.clock, world.disk))
-    dispatcher.serve_hot(k01_fetch.KEY, fetch)
-    dispatcher.serve(k18_api_versions.KEY, k18_api_versions.ApiVersions(dispatcher))
-    for module in _PLAIN:
-        dispatcher.serve(module.KEY, partial(module.handle, broker))
-    for waiting in _ASYNC:
-        dispatcher.serve_async(waiting.KEY, partial(waiting.handle, broker))
+    dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker.partitions, world.clock, world.disk))
+    dispatcher.serve_hot(FETCH, fetch)
+    dispatcher.serve(API_VERSIONS, k18_api_versions.ApiVersions(dispatcher))
+    for api, handle in _PLAIN:
+        dispatcher.serve(api, partial(handle, broker))
+    for api, handle_later in _ASYNC:
+        dispatcher.serve_async(api, partial(handle_later, broker))

@@ -21,14 +21,13 @@ from typing import Any, TypeAlias
 from penstock.base.errors import Error
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
-from penstock.wire.api import APIS, Api, response_header_version
+from penstock.wire.api_declaration import API_VERSIONS_KEY, Api
 from penstock.wire.codec import decoder, encoder
+from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from penstock.wire.schema import ProtocolError
 
 logger = logging.getLogger(__name__)
-
-API_VERSIONS_KEY = 18
 
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _SIZE_AND_CORRELATION = Struct(">ii")
@@ -60,14 +59,14 @@ class Dispatcher:
         self._routes: dict[int, tuple[Api, HotHandler]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def serve_hot(self, key: int, handler: HotHandler) -> None:
-        self._routes[key] = (APIS[key], handler)
+    def serve_hot(self, api: Api, handler: HotHandler) -> None:
+        self._routes[api.key] = (api, handler)
 
-    def serve(self, key: int, handler: PlainHandler) -> None:
-        self._routes[key] = (APIS[key], self._calling(APIS[key], handler))
+    def serve(self, api: Api, handler: PlainHandler) -> None:
+        self._routes[api.key] = (api, self._calling(api, handler))
 
-    def serve_async(self, key: int, handler: AsyncHandler) -> None:
-        self._routes[key] = (APIS[key], self._awaiting(APIS[key], handler))
+    def serve_async(self, api: Api, handler: AsyncHandler) -> None:
+        self._routes[api.key] = (api, self._awaiting(api, handler))
 
     @property
     def served(self) -> list[Api]:
@@ -116,7 +115,7 @@ class Dispatcher:
 
     def _refuse_api_versions(self, correlation_id: int) -> Response:
         served = ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=api_version_rows(self.served))
-        return frame_of(served, APIS[API_VERSIONS_KEY], 0, correlation_id)
+        return frame_of(served, API_VERSIONS, 0, correlation_id)
 
     def _calling(self, api: Api, handler: PlainHandler) -> HotHandler:
         def call(
@@ -154,7 +153,7 @@ class Dispatcher:
 def frame_of(message: Any, api: Api, version: int, correlation_id: int) -> bytearray:
     """A whole response frame: size, header, body."""
     out = bytearray(_SIZE_AND_CORRELATION.pack(0, correlation_id))
-    if response_header_version(api.key, version) >= 1:
+    if api.response_header_version(version) >= 1:
         out.append(0)
     encoder(type(message), version)(message, out)
     _SIZE.pack_into(out, 0, len(out) - 4)

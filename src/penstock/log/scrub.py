@@ -27,9 +27,11 @@ NOTHING_LEFT = Scrubbed(0, None)
 class Scrub:
     """The scrub of one log."""
 
+    __slots__ = ("_damaged", "_log")
+
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
-        self._damaged: set[Segment] = set()
+        self._damaged: frozenset[Segment] = frozenset()
 
     @property
     def has_work(self) -> bool:
@@ -47,7 +49,7 @@ class Scrub:
             found = _range_from(segment, start, size_bytes_max)
             problem = self._log.verify(found)
             if problem is not None:
-                self._damaged.add(segment)
+                self._damaged |= {segment}
             return Scrubbed(found.size_bytes, problem)
         return NOTHING_LEFT
 

@@ -15,7 +15,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.wire.api import APIS, Api, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api import APIS, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api_declaration import Api
 from penstock.wire.codec import decode, encode_into
 from penstock.wire.schema import Message
 

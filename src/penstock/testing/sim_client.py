@@ -18,7 +18,8 @@ from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Stream, World
-from penstock.wire.api import APIS, Api, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api import APIS, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api_declaration import Api
 from penstock.wire.batch import BatchHeader, each_batch
 from penstock.wire.codec import decode, encode_into
 from penstock.wire.messages.k00_produce import (

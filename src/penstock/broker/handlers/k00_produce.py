@@ -21,7 +21,6 @@ from penstock.broker.partitions import Partitions
 from penstock.broker.produce_again import ProduceAgain
 from penstock.broker.requests import frame_of
 from penstock.log.partition_log import Appended
-from penstock.wire.api import APIS
 from penstock.wire.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
@@ -34,6 +33,7 @@ from penstock.wire.codec import decoder
 from penstock.wire.compression import Compression
 from penstock.wire.conform import conform
 from penstock.wire.messages.k00_produce import (
+    API,
     ProduceRequest,
     ProduceRequestPartition,
     ProduceRequestTopic,
@@ -43,7 +43,6 @@ from penstock.wire.messages.k00_produce import (
 )
 from penstock.wire.produce_shape import FIRST_SHAPED_VERSION, FLEXIBLE_SINCE, TOPIC_IDS_SINCE, answer_shape, head_end_of
 
-KEY = 0
 FIRST_SERVED_VERSION = 3
 ZSTD_SINCE = 7
 
@@ -245,7 +244,7 @@ class _Produce:
             self._close_on_error()
             return None
         answer = ProduceResponse(responses=self._answers)
-        return frame_of(answer, APIS[KEY], self._version, self._correlation_id)
+        return frame_of(answer, API, self._version, self._correlation_id)
 
     def _close_on_error(self) -> None:
         """acks=0 gets no answer at all; only a closed connection tells the producer to look again."""

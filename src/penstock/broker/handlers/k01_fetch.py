@@ -34,11 +34,11 @@ from penstock.wire.fetch_response import (
     TopicAnswer,
     encode_fetch_response,
 )
+from penstock.wire.messages.k01_fetch import API as API
 from penstock.wire.messages.k01_fetch import FetchRequest
 
 logger = logging.getLogger(__name__)
 
-KEY = 1
 SESSIONS_SINCE = 7
 READ_COMMITTED = 1
 #: Told with the next answer: who keeps asking for a partition that is not there must not do so all the time.

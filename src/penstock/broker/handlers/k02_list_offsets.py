@@ -23,7 +23,6 @@ from penstock.wire.messages.k02_list_offsets import (
     ListOffsetsResponseTopic,
 )
 
-KEY = 2
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3

@@ -24,8 +24,6 @@ from penstock.wire.messages.k03_metadata import (
 )
 from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
 
-KEY = 3
-
 
 async def handle(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED

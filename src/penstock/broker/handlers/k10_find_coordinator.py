@@ -15,7 +15,6 @@ from penstock.wire.messages.k10_find_coordinator import (
     FindCoordinatorResponseCoordinator,
 )
 
-KEY = 10
 MANY_KEYS_SINCE = 4
 _TOPIC_OF_TYPE = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 _NOWHERE = Node(-1, "", -1, None)

@@ -6,9 +6,8 @@ import re
 
 from penstock.base.errors import Error
 from penstock.broker.requests import Dispatcher, RequestContext, api_version_rows
+from penstock.wire.messages.k18_api_versions import API as API
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-KEY = 18
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3

@@ -19,7 +19,6 @@ from penstock.wire.messages.k19_create_topics import (
 )
 from penstock.zookeeper.topic_znodes import Topic
 
-KEY = 19
 DETAILS_SINCE = 5
 
 

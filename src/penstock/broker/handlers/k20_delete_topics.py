@@ -13,7 +13,6 @@ from penstock.wire.messages.k20_delete_topics import (
     DeleteTopicsResponseTopic,
 )
 
-KEY = 20
 BY_ID_SINCE = 6
 ERROR_FOR_DISABLED_SINCE = 3
 

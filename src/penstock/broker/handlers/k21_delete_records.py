@@ -13,7 +13,6 @@ from penstock.wire.messages.k21_delete_records import (
     DeleteRecordsResponseTopic,
 )
 
-KEY = 21
 TO_HIGH_WATERMARK = -1
 
 

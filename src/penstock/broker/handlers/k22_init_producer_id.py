@@ -9,9 +9,9 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k22_init_producer_id import API as API
 from penstock.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-KEY = 22
 NONE = -1
 
 

@@ -13,8 +13,6 @@ from penstock.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochResponseTopic,
 )
 
-KEY = 23
-
 
 def handle(
     broker: Broker, request: OffsetForLeaderEpochRequest, _context: RequestContext

@@ -22,8 +22,6 @@ from penstock.wire.messages.k32_describe_configs import (
 )
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
-KEY = 32
-
 
 def handle(broker: Broker, request: DescribeConfigsRequest, _context: RequestContext) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[_describe(broker, resource, request) for resource in request.resources])

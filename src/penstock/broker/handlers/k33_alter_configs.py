@@ -16,8 +16,6 @@ from penstock.wire.messages.k33_alter_configs import (
 )
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
-KEY = 33
-
 
 async def handle(broker: Broker, request: AlterConfigsRequest, _context: RequestContext) -> AlterConfigsResponse:
     responses = []

@@ -15,8 +15,6 @@ from penstock.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsResponseTopic,
 )
 
-KEY = 35
-
 
 async def handle(broker: Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
     wanted: set[tuple[str, int]] | None = None

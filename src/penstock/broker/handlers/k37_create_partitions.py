@@ -14,8 +14,6 @@ from penstock.wire.messages.k37_create_partitions import (
     CreatePartitionsResponseTopic,
 )
 
-KEY = 37
-
 
 async def handle(
     broker: Broker, request: CreatePartitionsRequest, _context: RequestContext

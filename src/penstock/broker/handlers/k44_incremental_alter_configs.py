@@ -15,8 +15,6 @@ from penstock.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponseResource,
 )
 
-KEY = 44
-
 
 async def handle(
     broker: Broker, request: IncrementalAlterConfigsRequest, _context: RequestContext

@@ -12,7 +12,6 @@ from penstock.wire.messages.k60_describe_cluster import (
     DescribeClusterResponseBroker,
 )
 
-KEY = 60
 BROKERS = 1
 CONTROLLERS = 2
 

@@ -12,7 +12,6 @@ from penstock.wire.messages.k74_list_config_resources import (
     ListConfigResourcesResponseResource,
 )
 
-KEY = 74
 CLIENT_METRICS = 16
 BROKER_LOGGER = 8
 GROUP = 32

@@ -18,8 +18,6 @@ from penstock.wire.messages.k75_describe_topic_partitions import (
 )
 from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
 
-KEY = 75
-
 
 def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, _context: RequestContext

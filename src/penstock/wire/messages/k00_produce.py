@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import Records, field, int16, int32, int64, message, struct
 
 
@@ -79,3 +80,6 @@ class ProduceResponse:
     responses: list[ProduceResponseTopic] = field("0+")
     throttle_time_ms: int32 = field("1+", ignorable=True)
     node_endpoints: list[ProduceResponseNodeEndpoint] = field("10+", tag=0)
+
+
+API = Api(0, "Produce", ProduceRequest, ProduceResponse)

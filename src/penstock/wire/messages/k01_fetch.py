@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import Records, field, int8, int16, int32, int64, message, struct
 
 
@@ -123,3 +124,6 @@ class FetchResponse:
     session_id: int32 = field("7+")
     responses: list[FetchResponseTopic] = field("0+")
     node_endpoints: list[FetchResponseNodeEndpoint] = field("16+", tag=0)
+
+
+API = Api(1, "Fetch", FetchRequest, FetchResponse)

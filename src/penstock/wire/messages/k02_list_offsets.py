@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, int64, message, struct
 
 
@@ -50,3 +51,6 @@ class ListOffsetsResponseTopic:
 class ListOffsetsResponse:
     throttle_time_ms: int32 = field("2+", ignorable=True)
     topics: list[ListOffsetsResponseTopic] = field("0+")
+
+
+API = Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -65,3 +66,6 @@ class MetadataResponse:
     topics: list[MetadataResponseTopic] = field("0+")
     cluster_authorized_operations: int32 = field("8-10", default=-2147483648)
     error_code: int16 = field("13+", ignorable=True)
+
+
+API = Api(3, "Metadata", MetadataRequest, MetadataResponse)

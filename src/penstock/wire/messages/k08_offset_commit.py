@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -53,3 +54,6 @@ class OffsetCommitResponseTopic:
 class OffsetCommitResponse:
     throttle_time_ms: int32 = field("3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field("0+")
+
+
+API = Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -85,3 +86,6 @@ class OffsetFetchResponse:
     topics: list[OffsetFetchResponseTopic] = field("0-7")
     error_code: int16 = field("2-7", ignorable=True)
     groups: list[OffsetFetchResponseGroup] = field("8+")
+
+
+API = Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse)

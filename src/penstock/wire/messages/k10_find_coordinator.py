@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -34,3 +35,6 @@ class FindCoordinatorResponse:
     host: str = field("0-3")
     port: int32 = field("0-3")
     coordinators: list[FindCoordinatorResponseCoordinator] = field("4+")
+
+
+API = Api(10, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -45,3 +46,6 @@ class JoinGroupResponse:
     skip_assignment: bool = field("9+")
     member_id: str = field("0+")
     members: list[JoinGroupResponseMember] = field("0+")
+
+
+API = Api(11, "JoinGroup", JoinGroupRequest, JoinGroupResponse)

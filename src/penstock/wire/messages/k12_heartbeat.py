@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message
 
 
@@ -17,3 +18,6 @@ class HeartbeatRequest:
 class HeartbeatResponse:
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field("0+")
+
+
+API = Api(12, "Heartbeat", HeartbeatRequest, HeartbeatResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -31,3 +32,6 @@ class LeaveGroupResponse:
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field("0+")
     members: list[LeaveGroupResponseMember] = field("3+")
+
+
+API = Api(13, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -32,3 +33,6 @@ class SyncGroupResponse:
     protocol_type: str | None = field("5+", nullable="5+", default=None, ignorable=True)
     protocol_name: str | None = field("5+", nullable="5+", default=None, ignorable=True)
     assignment: bytes = field("0+")
+
+
+API = Api(14, "SyncGroup", SyncGroupRequest, SyncGroupResponse)

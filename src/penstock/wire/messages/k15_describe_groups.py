@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -40,3 +41,6 @@ class DescribeGroupsResponseGroup:
 class DescribeGroupsResponse:
     throttle_time_ms: int32 = field("1+", ignorable=True)
     groups: list[DescribeGroupsResponseGroup] = field("0+")
+
+
+API = Api(15, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -24,3 +25,6 @@ class ListGroupsResponse:
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field("0+")
     groups: list[ListGroupsResponseGroup] = field("0+")
+
+
+API = Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse)

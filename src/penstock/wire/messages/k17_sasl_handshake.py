@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, message
 
 
@@ -14,3 +15,6 @@ class SaslHandshakeRequest:
 class SaslHandshakeResponse:
     error_code: int16 = field("0+")
     mechanisms: list[str] = field("0+")
+
+
+API = Api(17, "SaslHandshake", SaslHandshakeRequest, SaslHandshakeResponse)

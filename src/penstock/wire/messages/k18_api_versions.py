@@ -8,6 +8,7 @@ The header of the response is version 0 in every version, since the client may n
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -47,3 +48,6 @@ class ApiVersionsResponse:
     finalized_features_epoch: int64 = field("3+", default=-1, tag=1, ignorable=True)
     finalized_features: list[ApiVersionsResponseFinalizedFeatureKey] = field("3+", tag=2, ignorable=True)
     zk_migration_ready: bool = field("3+", tag=3, ignorable=True)
+
+
+API = Api(18, "ApiVersions", ApiVersionsRequest, ApiVersionsResponse)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -64,3 +65,6 @@ class CreateTopicsResponseTopic:
 class CreateTopicsResponse:
     throttle_time_ms: int32 = field("2+", ignorable=True)
     topics: list[CreateTopicsResponseTopic] = field("0+")
+
+
+API = Api(19, "CreateTopics", CreateTopicsRequest, CreateTopicsResponse)

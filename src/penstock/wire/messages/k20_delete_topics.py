@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -32,3 +33,6 @@ class DeleteTopicsResponseTopic:
 class DeleteTopicsResponse:
     throttle_time_ms: int32 = field("1+", ignorable=True)
     responses: list[DeleteTopicsResponseTopic] = field("0+")
+
+
+API = Api(20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -40,3 +41,6 @@ class DeleteRecordsResponseTopic:
 class DeleteRecordsResponse:
     throttle_time_ms: int32 = field("0+")
     topics: list[DeleteRecordsResponseTopic] = field("0+")
+
+
+API = Api(21, "DeleteRecords", DeleteRecordsRequest, DeleteRecordsResponse)

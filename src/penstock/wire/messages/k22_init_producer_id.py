@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message
 
 
@@ -22,3 +23,6 @@ class InitProducerIdResponse:
     error_code: int16 = field("0+")
     producer_id: int64 = field("0+", default=-1)
     producer_epoch: int16 = field("0+")
+
+
+API = Api(22, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -45,3 +46,6 @@ class OffsetForLeaderEpochResponseTopic:
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: int32 = field("2+", ignorable=True)
     topics: list[OffsetForLeaderEpochResponseTopic] = field("0+")
+
+
+API = Api(23, "OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -56,3 +57,6 @@ class AddPartitionsToTxnResponse:
     error_code: int16 = field("4+", ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResponseTransaction] = field("4+")
     results_by_topic_v3_and_below: list[AddPartitionsToTxnResponseTopic] = field("0-3")
+
+
+API = Api(24, "AddPartitionsToTxn", AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)

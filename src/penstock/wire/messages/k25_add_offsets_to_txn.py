@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message
 
 
@@ -17,3 +18,6 @@ class AddOffsetsToTxnRequest:
 class AddOffsetsToTxnResponse:
     throttle_time_ms: int32 = field("0+")
     error_code: int16 = field("0+")
+
+
+API = Api(25, "AddOffsetsToTxn", AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)

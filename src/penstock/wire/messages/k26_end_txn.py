@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message
 
 
@@ -19,3 +20,6 @@ class EndTxnResponse:
     error_code: int16 = field("0+")
     producer_id: int64 = field("5+", default=-1, ignorable=True)
     producer_epoch: int16 = field("5+", default=-1, ignorable=True)
+
+
+API = Api(26, "EndTxn", EndTxnRequest, EndTxnResponse)

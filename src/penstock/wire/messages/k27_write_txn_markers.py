@@ -5,6 +5,7 @@ Used between brokers, and by tools that abort a hanging transaction. 2: the vers
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, int64, message, struct
 
 
@@ -50,3 +51,6 @@ class WriteTxnMarkersResponseMarker:
 @message("1-2", flexible="1+")
 class WriteTxnMarkersResponse:
     markers: list[WriteTxnMarkersResponseMarker] = field("0+")
+
+
+API = Api(27, "WriteTxnMarkers", WriteTxnMarkersRequest, WriteTxnMarkersResponse)

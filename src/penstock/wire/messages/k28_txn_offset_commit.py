@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -50,3 +51,6 @@ class TxnOffsetCommitResponseTopic:
 class TxnOffsetCommitResponse:
     throttle_time_ms: int32 = field("0+")
     topics: list[TxnOffsetCommitResponseTopic] = field("0+")
+
+
+API = Api(28, "TxnOffsetCommit", TxnOffsetCommitRequest, TxnOffsetCommitResponse)

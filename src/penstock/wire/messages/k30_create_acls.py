@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -31,3 +32,6 @@ class CreateAclsResponseAcl:
 class CreateAclsResponse:
     throttle_time_ms: int32 = field("0+")
     results: list[CreateAclsResponseAcl] = field("0+")
+
+
+API = Api(30, "CreateAcls", CreateAclsRequest, CreateAclsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -45,3 +46,6 @@ class DeleteAclsResponseFilter:
 class DeleteAclsResponse:
     throttle_time_ms: int32 = field("0+")
     filter_results: list[DeleteAclsResponseFilter] = field("0+")
+
+
+API = Api(31, "DeleteAcls", DeleteAclsRequest, DeleteAclsResponse)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -54,3 +55,6 @@ class DescribeConfigsResponseResource:
 class DescribeConfigsResponse:
     throttle_time_ms: int32 = field("0+")
     results: list[DescribeConfigsResponseResource] = field("0+")
+
+
+API = Api(32, "DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -36,3 +37,6 @@ class AlterConfigsResponseResource:
 class AlterConfigsResponse:
     throttle_time_ms: int32 = field("0+")
     responses: list[AlterConfigsResponseResource] = field("0+")
+
+
+API = Api(33, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse)

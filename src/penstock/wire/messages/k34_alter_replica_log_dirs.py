@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -38,3 +39,6 @@ class AlterReplicaLogDirsResponseTopic:
 class AlterReplicaLogDirsResponse:
     throttle_time_ms: int32 = field("0+")
     results: list[AlterReplicaLogDirsResponseTopic] = field("0+")
+
+
+API = Api(34, "AlterReplicaLogDirs", AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -48,3 +49,6 @@ class DescribeLogDirsResponse:
     throttle_time_ms: int32 = field("0+")
     error_code: int16 = field("3+", ignorable=True)
     results: list[DescribeLogDirsResponseDir] = field("0+")
+
+
+API = Api(35, "DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse)

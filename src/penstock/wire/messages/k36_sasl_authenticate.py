@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int64, message
 
 
@@ -16,3 +17,6 @@ class SaslAuthenticateResponse:
     error_message: str | None = field("0+", nullable="0+")
     auth_bytes: bytes = field("0+")
     session_lifetime_ms: int64 = field("1+", ignorable=True)
+
+
+API = Api(36, "SaslAuthenticate", SaslAuthenticateRequest, SaslAuthenticateResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -35,3 +36,6 @@ class CreatePartitionsResponseTopic:
 class CreatePartitionsResponse:
     throttle_time_ms: int32 = field("0+")
     results: list[CreatePartitionsResponseTopic] = field("0+")
+
+
+API = Api(37, "CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse)

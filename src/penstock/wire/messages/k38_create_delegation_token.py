@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -32,3 +33,6 @@ class CreateDelegationTokenResponse:
     token_id: str = field("0+")
     hmac: bytes = field("0+")
     throttle_time_ms: int32 = field("0+")
+
+
+API = Api(38, "CreateDelegationToken", CreateDelegationTokenRequest, CreateDelegationTokenResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message
 
 
@@ -16,3 +17,6 @@ class RenewDelegationTokenResponse:
     error_code: int16 = field("0+")
     expiry_timestamp_ms: int64 = field("0+")
     throttle_time_ms: int32 = field("0+")
+
+
+API = Api(39, "RenewDelegationToken", RenewDelegationTokenRequest, RenewDelegationTokenResponse)

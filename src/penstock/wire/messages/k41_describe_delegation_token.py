@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -41,3 +42,6 @@ class DescribeDelegationTokenResponse:
     error_code: int16 = field("0+")
     tokens: list[DescribeDelegationTokenResponseToken] = field("0+")
     throttle_time_ms: int32 = field("0+")
+
+
+API = Api(41, "DescribeDelegationToken", DescribeDelegationTokenRequest, DescribeDelegationTokenResponse)

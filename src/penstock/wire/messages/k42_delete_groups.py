@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -20,3 +21,6 @@ class DeleteGroupsResponseGroup:
 class DeleteGroupsResponse:
     throttle_time_ms: int32 = field("0+")
     results: list[DeleteGroupsResponseGroup] = field("0+")
+
+
+API = Api(42, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse)

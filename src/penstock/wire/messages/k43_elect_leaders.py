@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -36,3 +37,6 @@ class ElectLeadersResponse:
     throttle_time_ms: int32 = field("0+")
     error_code: int16 = field("1+")
     replica_election_results: list[ElectLeadersResponseTopic] = field("0+")
+
+
+API = Api(43, "ElectLeaders", ElectLeadersRequest, ElectLeadersResponse)

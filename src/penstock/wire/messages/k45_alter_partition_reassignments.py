@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -47,3 +48,6 @@ class AlterPartitionReassignmentsResponse:
     error_code: int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     responses: list[AlterPartitionReassignmentsResponseTopic] = field("0+")
+
+
+API = Api(45, "AlterPartitionReassignments", AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse)

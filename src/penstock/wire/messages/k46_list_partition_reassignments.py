@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -37,3 +38,6 @@ class ListPartitionReassignmentsResponse:
     error_code: int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     topics: list[ListPartitionReassignmentsResponseTopic] = field("0+")
+
+
+API = Api(46, "ListPartitionReassignments", ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)

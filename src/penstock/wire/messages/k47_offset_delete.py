@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -39,3 +40,6 @@ class OffsetDeleteResponse:
     error_code: int16 = field("0+")
     throttle_time_ms: int32 = field("0+", ignorable=True)
     topics: list[OffsetDeleteResponseTopic] = field("0+")
+
+
+API = Api(47, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse)

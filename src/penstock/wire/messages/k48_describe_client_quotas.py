@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, float64, int8, int16, int32, message, struct
 
 
@@ -42,3 +43,6 @@ class DescribeClientQuotasResponse:
     error_code: int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     entries: list[DescribeClientQuotasResponseEntry] | None = field("0+", nullable="0+")
+
+
+API = Api(48, "DescribeClientQuotas", DescribeClientQuotasRequest, DescribeClientQuotasResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, float64, int16, int32, message, struct
 
 
@@ -47,3 +48,6 @@ class AlterClientQuotasResponseEntry:
 class AlterClientQuotasResponse:
     throttle_time_ms: int32 = field("0+")
     entries: list[AlterClientQuotasResponseEntry] = field("0+")
+
+
+API = Api(49, "AlterClientQuotas", AlterClientQuotasRequest, AlterClientQuotasResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -35,3 +36,6 @@ class DescribeUserScramCredentialsResponse:
     error_code: int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     results: list[DescribeUserScramCredentialsResponseUser] = field("0+")
+
+
+API = Api(50, "DescribeUserScramCredentials", DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse)

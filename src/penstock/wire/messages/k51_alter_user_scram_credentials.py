@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -37,3 +38,6 @@ class AlterUserScramCredentialsResponseUser:
 class AlterUserScramCredentialsResponse:
     throttle_time_ms: int32 = field("0+")
     results: list[AlterUserScramCredentialsResponseUser] = field("0+")
+
+
+API = Api(51, "AlterUserScramCredentials", AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, int64, message, struct
 
 
@@ -61,3 +62,6 @@ class AlterPartitionResponse:
     throttle_time_ms: int32 = field("0+")
     error_code: int16 = field("0+")
     topics: list[AlterPartitionResponseTopic] = field("0+")
+
+
+API = Api(56, "AlterPartition", AlterPartitionRequest, AlterPartitionResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -33,3 +34,6 @@ class UpdateFeaturesResponse:
     error_code: int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     results: list[UpdateFeaturesResponseFeature] = field("0-1", ignorable=True)
+
+
+API = Api(57, "UpdateFeatures", UpdateFeaturesRequest, UpdateFeaturesResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -31,3 +32,6 @@ class DescribeClusterResponse:
     controller_id: int32 = field("0+", default=-1)
     brokers: list[DescribeClusterResponseBroker] = field("0+")
     cluster_authorized_operations: int32 = field("0+", default=-2147483648)
+
+
+API = Api(60, "DescribeCluster", DescribeClusterRequest, DescribeClusterResponse)

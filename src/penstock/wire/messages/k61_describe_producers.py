@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -44,3 +45,6 @@ class DescribeProducersResponseTopic:
 class DescribeProducersResponse:
     throttle_time_ms: int32 = field("0+")
     topics: list[DescribeProducersResponseTopic] = field("0+")
+
+
+API = Api(61, "DescribeProducers", DescribeProducersRequest, DescribeProducersResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -32,3 +33,6 @@ class DescribeTransactionsResponseTransaction:
 class DescribeTransactionsResponse:
     throttle_time_ms: int32 = field("0+")
     transaction_states: list[DescribeTransactionsResponseTransaction] = field("0+")
+
+
+API = Api(65, "DescribeTransactions", DescribeTransactionsRequest, DescribeTransactionsResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -26,3 +27,6 @@ class ListTransactionsResponse:
     error_code: int16 = field("0+")
     unknown_state_filters: list[str] = field("0+")
     transaction_states: list[ListTransactionsResponseTransaction] = field("0+")
+
+
+API = Api(66, "ListTransactions", ListTransactionsRequest, ListTransactionsResponse)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -51,3 +52,6 @@ class ConsumerGroupHeartbeatResponse:
     member_epoch: int32 = field("0+")
     heartbeat_interval_ms: int32 = field("0+")
     assignment: ConsumerGroupHeartbeatResponseAssignment | None = field("0+", nullable="0+", default=None)
+
+
+API = Api(68, "ConsumerGroupHeartbeat", ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse)

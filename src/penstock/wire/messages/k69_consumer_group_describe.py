@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -57,3 +58,6 @@ class ConsumerGroupDescribeResponseGroup:
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: int32 = field("0+")
     groups: list[ConsumerGroupDescribeResponseGroup] = field("0+")
+
+
+API = Api(69, "ConsumerGroupDescribe", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message
 
 
@@ -23,3 +24,6 @@ class GetTelemetrySubscriptionsResponse:
     telemetry_max_bytes: int32 = field("0+")
     delta_temporality: bool = field("0+")
     requested_metrics: list[str] = field("0+")
+
+
+API = Api(71, "GetTelemetrySubscriptions", GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message
 
 
@@ -20,3 +21,6 @@ class PushTelemetryRequest:
 class PushTelemetryResponse:
     throttle_time_ms: int32 = field("0+")
     error_code: int16 = field("0+")
+
+
+API = Api(72, "PushTelemetry", PushTelemetryRequest, PushTelemetryResponse)

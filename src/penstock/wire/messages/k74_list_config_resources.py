@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, message, struct
 
 
@@ -24,3 +25,6 @@ class ListConfigResourcesResponse:
     throttle_time_ms: int32 = field("0+")
     error_code: int16 = field("0+")
     config_resources: list[ListConfigResourcesResponseResource] = field("0+")
+
+
+API = Api(74, "ListConfigResources", ListConfigResourcesRequest, ListConfigResourcesResponse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -59,3 +60,6 @@ class DescribeTopicPartitionsResponse:
     throttle_time_ms: int32 = field("0+", ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = field("0+")
     next_cursor: DescribeTopicPartitionsResponseCursor | None = field("0+", nullable="0+", default=None)
+
+
+API = Api(75, "DescribeTopicPartitions", DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -36,3 +37,6 @@ class ShareGroupHeartbeatResponse:
     member_epoch: int32 = field("0+")
     heartbeat_interval_ms: int32 = field("0+")
     assignment: ShareGroupHeartbeatResponseAssignment | None = field("0+", nullable="0+", default=None)
+
+
+API = Api(76, "ShareGroupHeartbeat", ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse)

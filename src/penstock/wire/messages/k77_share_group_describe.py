@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -53,3 +54,6 @@ class ShareGroupDescribeResponseGroup:
 class ShareGroupDescribeResponse:
     throttle_time_ms: int32 = field("0+")
     groups: list[ShareGroupDescribeResponseGroup] = field("0+")
+
+
+API = Api(77, "ShareGroupDescribe", ShareGroupDescribeRequest, ShareGroupDescribeResponse)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import Records, field, int8, int16, int32, int64, message, struct
 
 
@@ -98,3 +99,6 @@ class ShareFetchResponse:
     acquisition_lock_timeout_ms: int32 = field("1+")
     responses: list[ShareFetchResponseTopic] = field("0+")
     node_endpoints: list[ShareFetchResponseNodeEndpoint] = field("0+")
+
+
+API = Api(78, "ShareFetch", ShareFetchRequest, ShareFetchResponse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, int64, message, struct
 
 
@@ -71,3 +72,6 @@ class ShareAcknowledgeResponse:
     acquisition_lock_timeout_ms: int32 = field("2+", ignorable=True)
     responses: list[ShareAcknowledgeResponseTopic] = field("0+")
     node_endpoints: list[ShareAcknowledgeResponseNodeEndpoint] = field("0+")
+
+
+API = Api(79, "ShareAcknowledge", ShareAcknowledgeRequest, ShareAcknowledgeResponse)

@@ -5,6 +5,7 @@ The member describes its topology and the tasks it owns, and is told the tasks t
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int8, int16, int32, int64, message, struct, uint16
 
 
@@ -135,3 +136,6 @@ class StreamsGroupHeartbeatResponse:
     partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponseEndpointToPartitions] | None = field(
         "0+", nullable="0+", default=None
     )
+
+
+API = Api(88, "StreamsGroupHeartbeat", StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse)

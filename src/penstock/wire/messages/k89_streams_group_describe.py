@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct, uint16
 
 
@@ -102,3 +103,6 @@ class StreamsGroupDescribeResponseGroup:
 class StreamsGroupDescribeResponse:
     throttle_time_ms: int32 = field("0+")
     groups: list[StreamsGroupDescribeResponseGroup] = field("0+")
+
+
+API = Api(89, "StreamsGroupDescribe", StreamsGroupDescribeRequest, StreamsGroupDescribeResponse)

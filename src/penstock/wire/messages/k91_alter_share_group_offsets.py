@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, int64, message, struct
 
 
@@ -45,3 +46,6 @@ class AlterShareGroupOffsetsResponse:
     error_code: int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+", default=None)
     responses: list[AlterShareGroupOffsetsResponseTopic] = field("0+")
+
+
+API = Api(91, "AlterShareGroupOffsets", AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.wire.api_declaration import Api
 from penstock.wire.schema import field, int16, int32, message, struct
 
 
@@ -32,3 +33,6 @@ class DeleteShareGroupOffsetsResponse:
     error_code: int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+", default=None)
     responses: list[DeleteShareGroupOffsetsResponseTopic] = field("0+")
+
+
+API = Api(92, "DeleteShareGroupOffsets", DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse)
