@@ -131,7 +131,7 @@ class Kafka(Broker):
     def _prepare(self) -> None:
         text = KAFKA_PROPERTIES.format(port=self.port, controller_port=free_port(), data=self.data)
         self._properties.write_text(text)
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
         command = ["java", "-cp", f"{KAFKA_LIBS}/*", "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
             [*command, "-t", cluster_id, "-c", str(self._properties)], capture_output=True, text=True, timeout=60
