@@ -15,7 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.base.identifiers import TopicPartition
-from penstock.base.world import Clock, Disk, Lock, NoSpaceError, Random, write_file_durably
+from penstock.base.world import Clock, Disk, Lock, Random, write_file_durably
 from penstock.log.checkpoints import DamagedCheckpoint, encode_offsets, read_offsets
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
@@ -157,7 +157,7 @@ class LogDirectory:
         """Take a partition out of the directory; returns the folder that `remove_deleted` has to remove. Blocks."""
         log = self.logs.pop(topic_partition)
         deleted = log.delete(self._random.randbytes(16).hex())
-        self._forget_if_room(topic_partition)
+        self._forget(topic_partition)
         return deleted
 
     def delete_stored(self, topic_partition: TopicPartition) -> str:
@@ -167,15 +167,8 @@ class LogDirectory:
         self.disk.rename(folder, deleted)
         self.files.drop_folder(folder)
         self.disk.sync_dir(self.path)
-        self._forget_if_room(topic_partition)
+        self._forget(topic_partition)
         return deleted
-
-    def _forget_if_room(self, topic_partition: TopicPartition) -> None:
-        """A deletion needs no room: what it leaves in the files goes at the latest before the name is used again."""
-        try:
-            self._forget(topic_partition)
-        except NoSpaceError:
-            logger.warning("no room to forget the offsets of the deleted %s yet", topic_partition)
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         """The files lose it with the next checkpoint: a delete needs no room, and no sync for each partition."""
