@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.log.config import LogConfig
 from penstock.log.scrub import NOTHING_LEFT, Scrub
+from penstock.wire.batch import MAGIC_OFFSET
 
 SMALL = LogConfig(segment_bytes=400)
 
@@ -52,3 +53,31 @@ def test_damage_is_found_and_told_once(bench: Any) -> None:
     (problem,) = problems
     assert victim.log_path in problem
     assert log.read(victim.base_offset, 1000, end_offset=log.end_offset).unverified
+
+
+def test_a_header_that_is_damaged_is_told_once_too(bench: Any) -> None:
+    log = bench.open(LogConfig(index_interval_bytes=500))
+    for _ in range(30):
+        bench.append(log)
+    log.close()
+    log = bench.open(LogConfig(index_interval_bytes=500))
+    (segment,) = log.segments
+    damaged_at = segment.locate(3)
+    bench.disk.corrupt(segment.log_path, damaged_at + MAGIC_OFFSET)
+    scrub = Scrub(log)
+    problem = scrub.step(damaged_at + 30).problem
+    assert problem is not None and segment.log_path in problem
+    assert not scrub.has_work
+
+
+def test_a_disk_that_cannot_read_is_told_once_and_does_not_stop_the_others(bench: Any) -> None:
+    log = filled(bench)
+    victim = log.segments[2]
+    bench.disk.remove(victim.log_path)
+    scrub = Scrub(log)
+    problems = []
+    while scrub.has_work:
+        problems.append(scrub.step(1 << 20).problem)
+    assert len(problems) == len(log.segments)
+    (problem,) = filter(None, problems)
+    assert victim.log_path in problem

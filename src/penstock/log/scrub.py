@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from penstock.log.partition_log import PartitionLog
 from penstock.log.ranges import LogRange
+from penstock.log.scan import DamagedLog
 from penstock.log.segment import Segment
 from penstock.log.sparse_index import DamagedIndex
 
@@ -46,11 +47,16 @@ class Scrub:
             start = segment.first_unverified()
             if start is None or segment in self._damaged:
                 continue
-            found = _range_from(segment, start, size_bytes_max)
-            problem = self._log.verify(found)
-            if problem is not None:
+            try:
+                found = _range_from(segment, start, size_bytes_max)
+                done = Scrubbed(found.size_bytes, self._log.verify(found))
+            except OSError as error:
+                if segment not in self._log.segments:  # retention has just taken it
+                    continue
+                done = Scrubbed(0, f"{segment.log_path}: {error}")
+            if done.problem is not None:
                 self._damaged |= {segment}
-            return Scrubbed(found.size_bytes, problem)
+            return done
         return NOTHING_LEFT
 
 
@@ -62,6 +68,6 @@ def _range_from(segment: Segment, start: int, size_bytes_max: int) -> LogRange:
         try:
             boundary = segment.boundary_at_or_before(start + size_bytes_max)
             end = boundary if boundary > start else end
-        except DamagedIndex:
+        except (DamagedIndex, DamagedLog):
             pass
     return LogRange(file, start, end - start, True, segment)
