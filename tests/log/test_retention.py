@@ -114,3 +114,10 @@ def test_the_time_of_closed_segments_is_known_after_a_restart(bench: Any) -> Non
     log = bench.open(LogConfig(retention_ms=3 * HOUR_MS))
     assert retain(bench, log) == [(0, "time"), (10, "time")]
     assert log.epochs.entries() == [(0, 20)]
+
+
+def test_a_damaged_time_index_does_not_keep_segments_for_ever(bench: Any) -> None:
+    filled(bench, LogConfig()).close()
+    bench.disk.open(f"{bench.folder}/{0:020d}.timeindex").truncate(7)
+    log = bench.open(LogConfig(retention_ms=3 * HOUR_MS))
+    assert retain(bench, log) == [(0, "time"), (10, "time")]

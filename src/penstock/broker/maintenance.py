@@ -123,6 +123,9 @@ class Maintenance:
                     await work(partition)
                 except (OSError, ApiError) as error:
                     logger.error("%s: retention failed: %s", partition.name, error)
+                except Exception:
+                    logger.exception("%s: retention failed", partition.name)
+            await asyncio.sleep(0)  # with thousands of partitions others must get their turn in between
 
     async def _roll_if_due(self, partition: Partition) -> None:
         partition.log.roll_if_due(self._broker.world.clock.wall_ms())
@@ -155,8 +158,9 @@ class Maintenance:
     async def expire_producers(self) -> None:
         now_ms = self._broker.world.clock.wall_ms()
         expiration_ms = self._broker.settings.integer("producer.id.expiration.ms")
-        for partition in self._broker.partitions:
+        for partition in list(self._broker.partitions):
             partition.log.producers.expire(now_ms, expiration_ms)
+            await asyncio.sleep(0)
 
     async def remove_deleted(self) -> None:
         """Remove the folders of deleted partitions."""

@@ -1,8 +1,8 @@
 """Which segments are due to be deleted: by time, by size, or because the log start has moved past them.
 
 Only whole segments go, oldest first, and never one that reaches past the high watermark. A segment is as old as its
-newest record. Timestamps come from clients: a segment whose newest record lies in the future, or has no time at all,
-is as old as its file.
+newest record. Timestamps come from clients: a segment whose newest record lies in the future, or has no time at all, or
+cannot be found, is as old as its file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.log.config import LogConfig
+from penstock.log.scan import DamagedLog
 from penstock.log.segment import Segment
+from penstock.log.sparse_index import DamagedIndex
+from penstock.wire.batch import NO_TIMESTAMP
 
 Reason = Literal["time", "size", "start offset"]
 
@@ -74,5 +77,8 @@ def _reason(
 
 
 def _newest_ms(segment: Segment, now_ms: int, modified_ms: Callable[[Segment], int]) -> int:
-    newest = segment.max_timestamp()
+    try:
+        newest = segment.max_timestamp()
+    except (DamagedIndex, DamagedLog):
+        newest = NO_TIMESTAMP
     return newest if 0 <= newest <= now_ms else modified_ms(segment)
