@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.base.errors import ApiError, Error
 from penstock.log.config import LogConfig
 from penstock.log.partition_log import PartitionLog
+from penstock.log.snapshots import snapshot_path
 from penstock.testing.log_machine import read_all
 from penstock.wire.batch import LOG_OVERHEAD
 
@@ -208,3 +209,21 @@ def test_stale_epochs_of_a_shorter_log_are_dropped(bench: Any) -> None:
     again = bench.open(CONFIG, clean=False, recovery_point=log.end_offset)
     assert again.recovery.cut_below_recovery_point
     assert all(offset < again.end_offset for _, offset in again.epochs.entries())
+
+
+def test_producers_are_rebuilt_with_a_damaged_index_from_a_snapshot_within_a_segment(bench: Any) -> None:
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=100)
+    log = bench.open(config)
+    for sequence in range(0, 30, 2):
+        bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        if sequence == 10:
+            log.close()  # leaves a snapshot at offset 12
+            log = bench.open(config)
+    expected = list(log.producers)
+    log.roll(bench.clock.now_ms)
+    log.close()
+    bench.disk.remove(snapshot_path(bench.folder, 30))
+    index = f"{bench.folder}/{FIRST}.index"
+    for at in range(7, bench.disk.file_size(index), 8):
+        bench.disk.corrupt(index, at, 0x40)
+    assert list(bench.open(config).producers) == expected

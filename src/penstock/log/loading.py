@@ -396,12 +396,20 @@ def replay(producers: ProducerStates, segments: list[Segment], up_to: int) -> No
     for segment in segments:
         if segment.next_offset <= producers.end_offset or segment.base_offset >= up_to or not segment.size_bytes:
             continue
-        start = segment.locate(producers.end_offset) if producers.end_offset > segment.base_offset else 0
-        for position, header in _sound_headers(segment, start):
+        for position, header in _sound_headers(segment, _position_of(segment, producers.end_offset)):
             if header.base_offset >= up_to:
                 break
-            note_producer(producers, None, header, _control_batch(segment, position, header))
+            if header.base_offset >= producers.end_offset:
+                note_producer(producers, None, header, _control_batch(segment, position, header))
     producers.end_offset = up_to
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    """A position that is not after an offset's batch: the beginning where the index does not help."""
+    try:
+        return segment.locate(offset) if offset > segment.base_offset else 0
+    except (DamagedIndex, DamagedLog):
+        return 0
 
 
 def rebuild_indexes(segment: Segment, interval_bytes: int) -> None:
