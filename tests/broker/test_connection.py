@@ -64,6 +64,9 @@ class FakeStream:
         self.sent += memoryview(data)[:count]
         return count
 
+    def send_more(self, data: Any) -> int:
+        return self.send(data)
+
     def send_file(self, file: File, offset: int, count: int) -> int:
         return self.send(file.read(count, offset))
 

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 _DEFAULT_OPTIONS = SocketOptions()
 ACCEPTS_PER_WAKE = 64
 ACCEPT_PAUSE_S = 0.1  # after running out of file descriptors
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -43,6 +44,9 @@ class RealStream:
         self.local = Address(*connected.getsockname()[:2])
         self.recv_into = connected.recv_into
         self.send = connected.send
+
+    def send_more(self, data: Buffer) -> int:
+        return self._socket.send(data, _MSG_MORE)
 
     def send_file(self, file: File, offset: int, count: int) -> int:
         assert isinstance(file, RealFile)

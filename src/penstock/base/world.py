@@ -152,6 +152,10 @@ class Stream(Protocol):
 
     def send(self, data: Buffer) -> int: ...
 
+    def send_more(self, data: Buffer) -> int:
+        """The same, where more follows at once: it need not leave before that."""
+        ...
+
     def send_file(self, file: File, offset: int, count: int) -> int: ...
 
     def watch_read(self, callback: Callable[[], None] | None) -> None:

@@ -473,7 +473,7 @@ class Connection:
                     else:
                         raise OSError("the file ended before the range that was to be sent")
                 else:
-                    sent = self._send(item)  # type: ignore[arg-type]
+                    sent = self._stream.send_more(item) if len(out) > 1 else self._send(item)  # type: ignore[arg-type]
                     self._unsent_bytes -= sent
                     if sent == len(item):
                         out.popleft()

@@ -462,11 +462,7 @@ class PartitionLog:
         self.complete_flush(plan)
 
     def rewrite_and_flush(self) -> None:
-        """Make durable what an earlier process left without being sure of it. Blocks.
-
-        If a sync of that process failed, the system may take pages for written that never were; a sync alone would
-        pass over them. Written once more, they are written.
-        """
+        """Make durable what an earlier process left: a failed sync of it may have marked as written what never was. Blocks."""
         for segment in self._segments:
             if segment.size_bytes and segment.next_offset > self.recovery_point:
                 segment.rewrite_from(self.recovery_point)

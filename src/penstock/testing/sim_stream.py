@@ -195,6 +195,9 @@ class SimStream:
         self._send(content[:count])
         return count
 
+    def send_more(self, data: Buffer) -> int:
+        return self.send(data)
+
     def send_file(self, file: File, offset: int, count: int) -> int:
         room = self._check_room()
         content = file.read(min(count, room), offset)
