@@ -462,7 +462,7 @@ class PartitionLog:
         self.complete_flush(plan)
 
     def rewrite_and_flush(self) -> None:
-        """Make durable what an earlier process left: a failed sync of it may have marked as written what never was. Blocks."""
+        """Make durable what an earlier process left: its failed sync may have marked pages as written. Blocks."""
         for segment in self._segments:
             if segment.size_bytes and segment.next_offset > self.recovery_point:
                 segment.rewrite_from(self.recovery_point)
