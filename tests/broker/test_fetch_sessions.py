@@ -21,7 +21,7 @@ def opened(cache: FetchSessions, now: float = 0.0, *, privileged: bool = False) 
 
 
 def item(index: int, offset: int = 0) -> FetchedPartition:
-    return FetchedPartition(TopicPartition("t", index), None, offset, 100, -1, -1, -1)
+    return FetchedPartition(TopicPartition("t", index), "t", offset, 100, -1, -1, -1)
 
 
 def test_ids_are_positive_and_different() -> None:
@@ -112,7 +112,7 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     session.update([item(0), item(1), item(2)], ())
     session.partitions[TopicPartition("t", 1)].told_high_watermark = 77
     session.update([item(1, offset=5), item(3)], [TopicPartition("t", 0), TopicPartition("unknown", 9)])
-    assert [name.partition for name in session.partitions] == [1, 2, 3]
+    assert [index for _, index in session.partitions] == [1, 2, 3]
     changed = session.partitions[TopicPartition("t", 1)]
     assert (changed.fetch_offset, changed.told_high_watermark) == (5, 77)
 
@@ -129,7 +129,16 @@ def test_a_partition_that_was_served_goes_to_the_end() -> None:
     session = opened(sessions())
     session.update([item(0), item(1), item(2)], ())
     session.served(session.partitions[TopicPartition("t", 0)])
-    assert [name.partition for name in session.partitions] == [1, 2, 0]
+    assert [index for _, index in session.partitions] == [1, 2, 0]
+
+
+def test_a_partition_that_was_forgotten_meanwhile_does_not_come_back() -> None:
+    session = opened(sessions())
+    session.update([item(0), item(1)], ())
+    first = session.partitions[TopicPartition("t", 0)]
+    session.update((), [("t", 0)])
+    session.served(first)
+    assert [index for _, index in session.partitions] == [1]
 
 
 def test_all_sessions_together_name_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:

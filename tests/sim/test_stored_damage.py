@@ -8,10 +8,17 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from penstock.base.errors import Error
+from penstock.log.partition_log import PartitionLog
 from penstock.testing.history import body_of
 from penstock.testing.sim_broker import DATA, PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of, batches_of
 from penstock.testing.sim_world import Simulation
+from penstock.wire.messages.k01_fetch import (
+    FetchRequest,
+    FetchRequestForgottenTopic,
+    FetchRequestPartition,
+    FetchRequestTopic,
+)
 
 pytestmark = pytest.mark.sim
 
@@ -94,6 +101,48 @@ def test_a_changed_byte_is_not_served_after_a_restart(bench: Bench) -> None:
             assert offset < 40
         assert error in (Error.KAFKA_STORAGE_ERROR, Error.CORRUPT_MESSAGE)
         assert found == bench.sent[: len(found)] and len(found) > 1
+
+    bench.run(drive)
+
+
+def test_a_changed_byte_is_not_served_to_a_session_that_came_before_its_topic(bench: Bench) -> None:
+    async def drive() -> None:
+        await bench.broker.stop()
+        bench.machine.disk.corrupt(bench.files(".log")[0], 80)
+        await bench.broker.start()
+        assert bench.broker.running is not None
+        partitions = bench.broker.running.broker.partitions
+        topic_id = partitions.find("t", 0).topic_id
+        names, partitions._name_of_id = partitions._name_of_id, {}
+        client = await bench.connect()
+        wanted = FetchRequestPartition(partition=0, fetch_offset=0, partition_max_bytes=200)
+        request = FetchRequest(topics=[FetchRequestTopic(topic_id=topic_id, partitions=[wanted])], session_epoch=0)
+        before = await client.call(request, 13)
+        assert before.responses[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
+        partitions._name_of_id = names
+        after = await client.call(FetchRequest(session_id=before.session_id, session_epoch=1), 13)
+        (answer,) = after.responses[0].partitions
+        assert answer.error_code == Error.KAFKA_STORAGE_ERROR and not answer.records
+        forgotten = FetchRequestForgottenTopic(topic_id=topic_id, partitions=[0])
+        request = FetchRequest(session_id=before.session_id, session_epoch=2, forgotten_topics_data=[forgotten])
+        assert (await client.call(request, 13)).responses == []
+
+    bench.run(drive)
+
+
+def test_a_fetch_that_fails_by_our_fault_ends_its_connection(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_log: PartitionLog, _found: object) -> str:
+        raise RuntimeError("a bug")
+
+    async def drive() -> None:
+        await bench.broker.stop()
+        await bench.broker.start()
+        monkeypatch.setattr(PartitionLog, "verify", fail)
+        with pytest.raises(OSError):
+            await (await bench.connect()).fetch("t", 0, 0)
+        assert "a fetch failed" in caplog.text
 
     bench.run(drive)
 

@@ -36,6 +36,10 @@ class FetchedPartition:
     told_log_start_offset: int = -1
     told_error: bool = False
 
+    @property
+    def key(self) -> tuple[object, int]:
+        return self.topic_key, self.name.partition
+
 
 @dataclass(slots=True)
 class FetchSession:
@@ -46,23 +50,23 @@ class FetchSession:
     is_privileged: bool
     epoch: int = 1
     last_used: float = 0.0
-    partitions: dict[TopicPartition, FetchedPartition] = field(default_factory=dict)
+    partitions: dict[tuple[object, int], FetchedPartition] = field(default_factory=dict)
 
-    def update(self, wanted: Iterable[FetchedPartition], forgotten: Iterable[TopicPartition]) -> None:
+    def update(self, wanted: Iterable[FetchedPartition], forgotten: Iterable[tuple[object, int]]) -> None:
         """Take over what an incremental request says has changed."""
-        for name in forgotten:
-            self.partitions.pop(name, None)
+        for key in forgotten:
+            self.partitions.pop(key, None)
         for item in wanted:
-            known = self.partitions.get(item.name)
+            known = self.partitions.get(item.key)
             if known is not None:
                 item.told_high_watermark = known.told_high_watermark
                 item.told_log_start_offset = known.told_log_start_offset
-            self.partitions[item.name] = item
+            self.partitions[item.key] = item
 
     def served(self, item: FetchedPartition) -> None:
         """A partition that was given data goes to the end of the order, so that the others get their turn."""
-        self.partitions.pop(item.name, None)
-        self.partitions[item.name] = item
+        if self.partitions.pop(item.key, None) is not None:
+            self.partitions[item.key] = item
 
 
 class FetchSessions:
@@ -121,7 +125,7 @@ class FetchSessions:
         return session
 
     def update(
-        self, session: FetchSession, wanted: Iterable[FetchedPartition], forgotten: Iterable[TopicPartition]
+        self, session: FetchSession, wanted: Iterable[FetchedPartition], forgotten: Iterable[tuple[object, int]]
     ) -> None:
         """Take over what a request says has changed; ApiError, and the end of the session, if it grows too large."""
         before = len(session.partitions)

@@ -94,12 +94,14 @@ class Fetch:
         return session, list(session.partitions.values()), False
 
     def _wanted(self, request: FetchRequest, version: int) -> Iterable[FetchedPartition]:
+        by_id = version >= TOPIC_IDS_SINCE
         for topic in request.topics:
-            name = self._name_of(topic.topic, topic.topic_id, version)
+            # an unknown topic id stands for itself until the topic is known
+            name = self.partitions.name_of_id(topic.topic_id) or str(topic.topic_id) if by_id else topic.topic
             for part in topic.partitions:
                 yield FetchedPartition(
                     TopicPartition(name, part.partition),
-                    topic.topic_id,
+                    topic.topic_id if by_id else topic.topic,
                     part.fetch_offset,
                     part.partition_max_bytes,
                     part.log_start_offset,
@@ -107,17 +109,10 @@ class Fetch:
                     part.last_fetched_epoch,
                 )
 
-    def _forgotten(self, request: FetchRequest, version: int) -> Iterable[TopicPartition]:
+    def _forgotten(self, request: FetchRequest, version: int) -> Iterable[tuple[object, int]]:
         for topic in request.forgotten_topics_data:
-            name = self._name_of(topic.topic, topic.topic_id, version)
             for index in topic.partitions:
-                yield TopicPartition(name, index)
-
-    def _name_of(self, name: str, topic_id: UUID, version: int) -> str:
-        """What a partition is called in a session: an unknown topic id stands for itself until the topic is known."""
-        if version < TOPIC_IDS_SINCE:
-            return name
-        return self.partitions.name_of_id(topic_id) or str(topic_id)
+                yield topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic, index
 
 
 def _replica_of(request: FetchRequest) -> int:
@@ -166,7 +161,7 @@ class _Fetch:
         self._items = items
         self._is_full = is_full
         self._answers: list[tuple[FetchedPartition, Answer]] = []
-        self._ranges: list[tuple[Partition, LogRange]] = []
+        self._ranges: list[tuple[Answer, Partition, LogRange]] = []
         self._watched: list[Partition] = []
         self._missing_bytes = 0
         self._slot: Slot | None = None
@@ -216,6 +211,10 @@ class _Fetch:
             except ApiError as error:
                 answer = Answer(item.name.partition, error.error)
                 is_urgent = is_urgent or error.error not in _CAN_WAIT
+            except OSError as error:
+                logger.error("%s: a read failed: %s", item.name, error)
+                answer = Answer(item.name.partition, Error.KAFKA_STORAGE_ERROR)
+                is_urgent = True
             if self._is_full or self._has_news(item, answer):
                 self._answers.append((item, answer))
         return total_bytes, is_urgent or not self._watched
@@ -227,6 +226,7 @@ class _Fetch:
             if item.topic_key == NO_ID:
                 raise ApiError(Error.UNKNOWN_TOPIC_ID)
             partition = partitions.find_by_id(item.topic_key, item.name.partition)
+            item.name = partition.name
         else:
             partition = partitions.find(item.name.topic, item.name.partition)
         if _replica_of(self._request) >= 0:
@@ -268,7 +268,7 @@ class _Fetch:
                 for aborted in log.aborted_transactions(item.fetch_offset, end_offset)
             ]
         answer.records = FileRange(found.file, found.position, found.size_bytes)
-        self._ranges.append((partition, found))
+        self._ranges.append((answer, partition, found))
         return found.size_bytes
 
     def _has_news(self, item: FetchedPartition, answer: Answer) -> bool:
@@ -298,8 +298,13 @@ class _Fetch:
         if self._is_over:
             return
         self._cancel()
-        self._look()
-        if self._is_ready_to_send():
+        try:
+            self._look()
+            is_ready = self._is_ready_to_send()
+        except Exception as error:
+            self._failed(error)
+            return
+        if is_ready:
             self._fill()
         else:
             self._look_and_warm()
@@ -314,16 +319,19 @@ class _Fetch:
 
     def _is_ready_to_send(self) -> bool:
         return all(
-            not found.unverified and found.file.is_cached(found.position, found.size_bytes) for _, found in self._ranges
+            not found.unverified and found.file.is_cached(found.position, found.size_bytes)
+            for _, _, found in self._ranges
         )
 
     def _is_cold(self) -> bool:
         """Whether finding the records of some partition may have to wait for the disk."""
+        is_committed_only = self._request.isolation_level == READ_COMMITTED
         for item in self._items:
             partition = self._handler.partitions.get(item.name)
             if partition is not None:
-                log = partition.log
-                if log.start_offset <= item.fetch_offset < log.end_offset and not log.is_hot(item.fetch_offset):
+                end_offset = partition.last_stable_offset if is_committed_only else partition.high_watermark
+                is_there = partition.log.start_offset <= item.fetch_offset < end_offset
+                if is_there and not partition.log.is_hot(item.fetch_offset):
                     return True
         return False
 
@@ -331,36 +339,36 @@ class _Fetch:
         reading = asyncio.ensure_future(self._handler.disk.run("read", self._warm))
         reading.add_done_callback(self._warmed)
 
-    def _warm(self) -> list[tuple[Partition, str | None]]:
-        """In a thread: find the ranges, bring them into memory and check them; returns those checked, and problems."""
+    def _warm(self) -> None:
+        """In a thread: find the ranges, bring them into memory and check them; what is bad is not served."""
         self._look()
-        checked: list[tuple[Partition, str | None]] = []
-        for partition, found in self._ranges:
-            if found.unverified:
-                checked.append((partition, partition.log.verify(found)))
-            elif not found.file.is_cached(found.position, found.size_bytes):
-                found.file.read(found.size_bytes, found.position)
-        return checked
+        for answer, partition, found in self._ranges:
+            problem = None
+            try:
+                if found.unverified:
+                    problem = partition.log.verify(found)
+                elif not found.file.is_cached(found.position, found.size_bytes):
+                    found.file.read(found.size_bytes, found.position)
+            except OSError as error:
+                problem = str(error)
+            if problem is not None:
+                logger.error("%s: a stored range is bad and is not served: %s", partition.name, problem)
+                answer.records = None
+                answer.error = Error.KAFKA_STORAGE_ERROR
 
-    def _warmed(self, reading: asyncio.Future[list[tuple[Partition, str | None]]]) -> None:
+    def _warmed(self, reading: asyncio.Future[None]) -> None:
         if reading.cancelled() or self._connection.is_closed:
             return
-        try:
-            for partition, problem in reading.result():
-                if problem is not None:
-                    logger.error("%s: a stored range is bad and is not served: %s", partition.name, problem)
-                    self._refuse(partition, Error.KAFKA_STORAGE_ERROR)
-        except OSError as error:
-            logger.error("a read failed: %s", error)
-            for partition, _ in self._ranges:
-                self._refuse(partition, Error.KAFKA_STORAGE_ERROR)
-        self._fill()
+        error = reading.exception()
+        if error is None:
+            self._fill()
+        else:
+            self._failed(error)
 
-    def _refuse(self, partition: Partition, error: Error) -> None:
-        for item, answer in self._answers:
-            if item.name == partition.name:
-                answer.records = None
-                answer.error = error
+    def _failed(self, error: BaseException) -> None:
+        """A bug of ours: nobody is left waiting for an answer that will not come."""
+        logger.error("a fetch failed", exc_info=error)
+        self._connection.close("a fetch failed here; see the log")
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -378,11 +386,10 @@ class _Fetch:
                 item.told_error = answer.error is not Error.NONE
                 if answer.records is not None:
                     session.served(item)
-            key = item.topic_key if self._version >= TOPIC_IDS_SINCE else item.name.topic
-            topic = topics.get(key)
+            topic = topics.get(item.topic_key)
             if topic is None:
                 topic_id = item.topic_key if isinstance(item.topic_key, UUID) else NO_ID
-                topic = topics[key] = TopicAnswer(item.name.topic, topic_id, [])
+                topic = topics[item.topic_key] = TopicAnswer(item.name.topic, topic_id, [])
             topic.partitions.append(answer)
         session_id = session.session_id if session is not None else 0
         return encode_fetch_response(self._version, self._correlation_id, list(topics.values()), session_id=session_id)
