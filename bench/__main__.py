@@ -61,6 +61,8 @@ def main() -> int:
         except KeyboardInterrupt:
             results.failures.append("stopped by the user; what there is:")
     table.show(results, console)
+    if options.markdown is not None:
+        options.markdown.write_text(table.markdown(results), encoding="utf-8")
     console.print(f"written to {results.write(RESULTS).relative_to(brokers.ROOT)}")
     return 1 if results.failures else 0
 
@@ -79,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="about a minute; figures that only show the direction")
     parser.add_argument("--rounds", type=int, help="how often everything is measured (3; 1 with --quick)")
     parser.add_argument("--only", type=_names, default=work.NAMES, help="some of: " + ", ".join(work.NAMES))
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too, for the docs")
     parser.add_argument("--on-disk", action="store_true", help="keep all data on disk instead of tmpfs")
     alone = parser.add_mutually_exclusive_group()
     alone.add_argument("--penstock-only", action="store_true", help="without Apache Kafka")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from bench import work
 from bench.brokers import Kafka, Penstock
@@ -82,6 +83,17 @@ def show(results: Results, console: Console) -> None:
             table.add_row(item if number == 0 else "", *row, end_section=number == len(rows) - 1)
     console.print(table)
     _show_notes(results, console)
+
+
+def markdown(results: Results) -> str:
+    """The same table for a page of the docs."""
+    lines = [f"| work | figure | {Kafka.name} | {Penstock.name} | ratio | aim |", "|---|---|---:|---:|---:|---|"]
+    for item in work.NAMES:
+        rows = [row for figure in work.SHOWN[item] if (row := _row(results, item, figure))]
+        for number, (label, theirs, ours, ratio, verdict) in enumerate(rows):
+            plain = Text.from_markup(verdict).plain
+            lines.append(f"| {item if number == 0 else ''} | {label} | {theirs} | {ours} | {ratio} | {plain} |")
+    return "\n".join(lines) + "\n"
 
 
 def _row(results: Results, item: str, figure: str) -> tuple[str, ...] | None:
