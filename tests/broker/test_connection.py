@@ -64,7 +64,7 @@ class FakeStream:
         self.sent += memoryview(data)[:count]
         return count
 
-    def send_more(self, data: Any) -> int:
+    def send_more(self, data: Buffer) -> int:
         return self.send(data)
 
     def send_file(self, file: File, offset: int, count: int) -> int:
@@ -316,6 +316,21 @@ def test_too_many_open_requests_stop_the_reading_until_some_are_answered() -> No
     for index in range(1, len(sent)):
         waiting.answer(peer.connection, index)
     assert peer.stream.answers() == sent and peer.stream.on_readable is not None
+
+
+@pytest.mark.parametrize("pieces", [1, SLOTS_MAX + 50])
+def test_too_many_answers_behind_one_that_waits_stop_the_reading(pieces: int) -> None:
+    waiting = Waiting()
+    peer = Peer(handler=waiting)
+    sent = contents([10] * (SLOTS_MAX + 50))
+    peer.stream.arrive(framed(sent[0]))
+    peer.handler = echo
+    peer.stream.arrive(*(map(framed, sent[1:]) if pieces > 1 else [b"".join(map(framed, sent[1:]))]))
+    assert len(peer.frames) == SLOTS_MAX
+    assert peer.stream.on_readable is None
+    waiting.answer(peer.connection, 0)
+    peer.stream.arrive()
+    assert peer.stream.answers() == sent
 
 
 def test_a_held_request_keeps_its_bytes_and_stops_the_next() -> None:

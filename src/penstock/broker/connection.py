@@ -380,10 +380,13 @@ class Connection:
     def reserve(self, on_cancel: Callable[[], None] | None = None) -> Slot:
         """A place in the order of answers, to be filled with `fill`; `on_cancel` is called if the peer goes before."""
         slot = Slot(on_cancel)
+        self._add_slot(slot)
+        return slot
+
+    def _add_slot(self, slot: Slot) -> None:
         self._slots.append(slot)
         if len(self._slots) >= SLOTS_MAX:
             self._update_reading()
-        return slot
 
     def fill(self, slot: Slot, response: Response | None) -> None:
         """Answer a reserved place; sends it as soon as everything before it is answered."""
@@ -440,7 +443,7 @@ class Connection:
             slot = Slot()
             slot.response = response
             slot.is_filled = True
-            self._slots.append(slot)
+            self._add_slot(slot)
         else:
             self._queue(response)
 
