@@ -19,8 +19,9 @@ async def finish_deletions(broker: Broker, coordination: Coordination) -> None:
         try:
             data, stat = await coordination.get(f"{TOPIC_DELETIONS_PATH}/{name}")
             deletion = TopicDeletion.decode(data)
-            if broker.node_id in deletion.brokers:
-                await broker.partitions.remove_leftovers(deletion.name, deletion.topic_id)
+            if broker.node_id not in deletion.brokers:
+                continue
+            if await broker.partitions.remove_leftovers(deletion.name, deletion.topic_id):
                 await coordination.multi(replicas_removed(deletion, stat.version, broker.node_id).operations)
         except (NoNodeError, BadVersionError, StorageFullError):
             continue  # another was faster, or there is no room; what is left is done next time

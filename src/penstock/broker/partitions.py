@@ -42,11 +42,11 @@ class Partitions:
         self._following = asyncio.Lock()
         self.without_room: frozenset[str] = frozenset()
         """Topics of which some partition could not be opened for lack of space: to be followed again."""
-        self._stored = {
-            stored.topic_partition: (directory, stored.topic_id)
-            for directory in directories
-            for stored in directory.stored_partitions()
-        }
+        # folders that are not open: after a failure a deleted partition may lie beside a living one of its name
+        self._stored: dict[TopicPartition, dict[LogDirectory, UUID | None]] = {}
+        for directory in directories:
+            for stored in directory.stored_partitions():
+                self._stored.setdefault(stored.topic_partition, {})[directory] = stored.topic_id
 
     @classmethod
     async def open(cls, world: World, node_id: int, cluster_id: str, settings: Settings) -> Partitions:
@@ -141,34 +141,39 @@ class Partitions:
         if opening:
             configs = {topic.name: config_of(topic.name) for topic, _ in opening}
             if self._must_recover(opening):
-                await self._world.disk.run("read", lambda: self._open_all(opening, configs))
+                opened = await self._world.disk.run("read", lambda: self._open_all(opening, configs))
             else:
-                self._open_all(opening, configs)
+                opened = self._open_all(opening, configs)
+            for partition, directory in opened:
+                self._add(partition, directory)
             for changed in self._on_change:
                 changed()
 
     def _must_recover(self, opening: list[tuple[Topic, int]]) -> bool:
         """Whether opening these has to read their logs, which is not for the loop to wait for."""
-        found = (self._stored.get(TopicPartition(topic.name, index)) for topic, index in opening)
-        return any(stored is not None and not stored[0].was_clean for stored in found)
+        found = (self._stored.get(TopicPartition(topic.name, index), ()) for topic, index in opening)
+        return any(not directory.was_clean for directories in found for directory in directories)
 
-    def _open_all(self, opening: list[tuple[Topic, int]], configs: dict[str, PartitionConfig]) -> None:
+    def _open_all(
+        self, opening: list[tuple[Topic, int]], configs: dict[str, PartitionConfig]
+    ) -> list[tuple[Partition, LogDirectory]]:
+        """Open what can be opened. Blocks when there is something to recover; may run in another thread."""
+        opened: list[tuple[Partition, LogDirectory]] = []
         lacking: set[str] = set()
         for topic, index in opening:
             try:
-                self._open(topic, index, configs[topic.name])
+                opened.append(self._open(topic, index, configs[topic.name]))
             except (OSError, LogDirectoryError, ApiError) as error:
                 if lacks_space(error) or lacks_space(error.__cause__):
                     lacking.add(topic.name)
                 if topic.name not in self.without_room & lacking:
                     logger.error("%s-%d cannot be opened: %s", topic.name, index, error)
         self.without_room = (self.without_room - configs.keys()) | lacking
+        return opened
 
-    def _open(self, topic: Topic, index: int, config: PartitionConfig) -> None:
+    def _open(self, topic: Topic, index: int, config: PartitionConfig) -> tuple[Partition, LogDirectory]:
         name = TopicPartition(topic.name, index)
-        if name not in self._stored:  # if it cannot be opened now, the next try is made in the same directory
-            self._stored[name] = choose_directory(self._open_to_new()), topic.topic_id
-        directory, _ = self._stored[name]
+        directory = self._directory_for(name, topic.topic_id)
         log = directory.open_partition(name, topic.topic_id, config.log)
         try:
             if config.log.flush_mode == "always" and log.recovery_point < log.end_offset:
@@ -176,13 +181,34 @@ class Partitions:
         except BaseException:
             del directory.logs[name]
             raise
-        del self._stored[name]
-        state = topic.partitions[index]
-        partition = Partition(
-            name, topic.topic_id, log, config, state.leader_epoch, self._world.disk, self._storage_failed
-        )
-        self._by_topic.setdefault(topic.name, {})[index] = partition
-        self._name_of_id[topic.topic_id] = topic.name
+        self._forget_stored(name, directory)
+        epoch = topic.partitions[index].leader_epoch
+        partition = Partition(name, topic.topic_id, log, config, epoch, self._world.disk, self._storage_failed)
+        return partition, directory
+
+    def _directory_for(self, name: TopicPartition, topic_id: UUID) -> LogDirectory:
+        """Where a partition is stored, or is to be; if it cannot be opened now, the next try is made there too."""
+        stored = self._stored.setdefault(name, {})
+        for known_id in (topic_id, None):
+            for directory, stored_id in stored.items():
+                if stored_id == known_id:
+                    stored[directory] = topic_id
+                    return directory
+        free = [directory for directory in self._open_to_new() if directory not in stored]
+        directory = choose_directory(free or self._open_to_new())
+        stored.setdefault(directory, topic_id)
+        return directory
+
+    def _forget_stored(self, name: TopicPartition, directory: LogDirectory) -> None:
+        stored = self._stored[name]
+        del stored[directory]
+        if not stored:
+            del self._stored[name]
+
+    def _add(self, partition: Partition, directory: LogDirectory) -> None:
+        name = partition.name
+        self._by_topic.setdefault(name.topic, {})[name.partition] = partition
+        self._name_of_id[partition.topic_id] = name.topic
         self._directory_of[name] = directory
 
     def _open_to_new(self) -> list[LogDirectory]:
@@ -203,22 +229,29 @@ class Partitions:
             directory = self._directory_of.pop(partition.name)
             if directory.offline is None:
                 await self._world.disk.run("delete", partial(directory.delete_partition, partition.name))
+            else:
+                self._stored.setdefault(partition.name, {})[directory] = partition.topic_id
 
-    async def remove_leftovers(self, name: str, topic_id: UUID) -> None:
-        """Remove folders of a topic that was deleted while this broker was down.
+    async def remove_leftovers(self, name: str, topic_id: UUID) -> bool:
+        """Remove folders of a deleted topic that a stop or a failure has left; whether nothing of it is here any more.
 
         A folder that does not say whose it is (a crash took that file) is the deleted topic's too: what lives now has
         been opened already.
         """
-        left = [
-            (partition, directory)
-            for partition, (directory, stored_id) in self._stored.items()
-            if partition.topic == name and stored_id in (topic_id, None)
-        ]
-        for partition, directory in left:
-            del self._stored[partition]
-            if self._world.disk.is_dir(f"{directory.path}/{partition}"):
-                await self._world.disk.run("delete", partial(directory.delete_stored, partition))
+        async with self._following:
+            left = [
+                (partition, directory)
+                for partition, stored in self._stored.items()
+                for directory, stored_id in stored.items()
+                if partition.topic == name and stored_id in (topic_id, None)
+            ]
+            for partition, directory in left:
+                if directory.offline is not None:
+                    return False
+                self._forget_stored(partition, directory)
+                if self._world.disk.is_dir(f"{directory.path}/{partition}"):
+                    await self._world.disk.run("delete", partial(directory.delete_stored, partition))
+            return topic_id not in self._name_of_id  # otherwise its deletion has only been decided yet
 
     def use_configs(self, names: Iterable[str], config_of: Callable[[str], PartitionConfig]) -> None:
         """The settings of topics have changed."""
