@@ -328,15 +328,30 @@ def test_closed_segments_ask_to_be_flushed(bench: Any) -> None:
     bench.append(log)
     log.roll(bench.clock.now_ms)
     bench.append(log)
-    assert log.has_unsynced_closed_segments
+    assert log.needs_early_flush
     assert not log.needs_flush(bench.clock.now_ms)
     plan = log.begin_flush(closed_only=True)
     assert plan.file is None  # the active segment is left alone
-    assert not log.has_unsynced_closed_segments
+    assert not log.needs_early_flush
     plan.run()
     log.complete_flush(plan)
     assert (log.recovery_point, log.end_offset) == (1, 2)
-    assert not log.has_unsynced_closed_segments
+    assert not log.needs_early_flush
+
+
+def test_a_roll_finds_the_name_of_the_first_segment_synced_already(bench: Any) -> None:
+    log = bench.open(LogConfig(segment_bytes=1000))
+    bench.append(log)
+    assert not log.needs_early_flush
+    while not log.needs_early_flush:
+        bench.append(log)
+    assert log.size_bytes < 700
+    plan = log.begin_flush(closed_only=True)
+    plan.run()
+    log.complete_flush(plan)
+    assert not log.needs_early_flush
+    bench.disk.fail_sync()
+    log.roll(bench.clock.now_ms)
 
 
 def test_what_is_appended_during_a_flush_is_not_covered_by_it(bench: Any) -> None:

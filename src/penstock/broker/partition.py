@@ -174,7 +174,7 @@ class Partition:
             return
         if self._lacks_space or self.log.needs_flush(now_ms):
             self._begin_sync(self.log.begin_flush())
-        elif self.log.has_unsynced_closed_segments:
+        elif self.log.needs_early_flush:
             self._begin_sync(self.log.begin_flush(closed_only=True))
 
     def _sync_soon(self) -> None:

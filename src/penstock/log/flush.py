@@ -117,6 +117,10 @@ class Unsynced:
             disk.sync_dir(folder)
             self.is_first_segment_new = False
 
+    def needs_early_flush(self, *, will_roll: bool) -> bool:
+        """Closed segments spare a recovery if they are synced; and a roll must not wait for the first one's name."""
+        return not self.is_flushing and (self.has_closed_segments or (will_roll and self.is_first_segment_new))
+
     def add_closed_segment(self, paths: list[str]) -> None:
         self.add(*paths)
         self.has_closed_segments = True

@@ -428,9 +428,9 @@ class PartitionLog:
         return unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
 
     @property
-    def has_unsynced_closed_segments(self) -> bool:
-        """Closed segments are always synced, whatever the policy: it spares a recovery."""
-        return self._unsynced.has_closed_segments and not self._unsynced.is_flushing
+    def needs_early_flush(self) -> bool:
+        """Whether to sync closed segments, and the names of files, although the policy does not ask for it."""
+        return self._unsynced.needs_early_flush(will_roll=self._active.size_bytes > self.config.segment_bytes // 2)
 
     def begin_flush(self, *, closed_only: bool = False) -> FlushPlan:
         """What has to be synced to make everything so far durable, or only the closed segments. One plan at a time."""
