@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from penstock.base.errors import Error
+from penstock.base.errors import ApiError, Error
 from penstock.log.partition_log import PartitionLog
 from penstock.testing.history import body_of
 from penstock.testing.sim_broker import DATA, PORT, SimBroker
@@ -126,6 +126,21 @@ def test_a_changed_byte_is_not_served_to_a_session_that_came_before_its_topic(be
         forgotten = FetchRequestForgottenTopic(topic_id=topic_id, partitions=[0])
         request = FetchRequest(session_id=before.session_id, session_epoch=2, forgotten_topics_data=[forgotten])
         assert (await client.call(request, 13)).responses == []
+
+    bench.run(drive)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_its_partition(bench: Bench) -> None:
+    async def drive() -> None:
+        await bench.broker.stop()
+        await bench.broker.start()
+        client = await bench.connect()
+        bench.machine.disk.remove(bench.files(".log")[1])
+        with pytest.raises(ApiError) as refused:
+            await client.list_offset("t", 0, 1_700_000_000_000 + 39_000)
+        assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+        assert (await client.fetch("t", 0, 6)).error_code == Error.KAFKA_STORAGE_ERROR
+        assert await client.list_offset("t", 0, -1) == 40
 
     bench.run(drive)
 

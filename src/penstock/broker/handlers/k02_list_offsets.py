@@ -9,6 +9,7 @@ batch, which is read beside the loop.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 from penstock.base.errors import ApiError, Error
@@ -23,6 +24,8 @@ from penstock.wire.messages.k02_list_offsets import (
     ListOffsetsResponseTopic,
 )
 
+logger = logging.getLogger(__name__)
+
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -32,7 +35,6 @@ EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED = 1
-_CONSUMER = -1
 
 
 async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -65,6 +67,9 @@ async def _answer(
         timestamp, offset, epoch = await _find(broker, partition, part.timestamp, isolation_level)
     except ApiError as error:
         return ListOffsetsResponsePartition(partition_index=part.partition_index, error_code=error.error)
+    except OSError as error:
+        logger.error("%s-%d: a read failed: %s", topic, part.partition_index, error)
+        return ListOffsetsResponsePartition(partition_index=part.partition_index, error_code=Error.KAFKA_STORAGE_ERROR)
     return ListOffsetsResponsePartition(
         partition_index=part.partition_index,
         timestamp=timestamp,
