@@ -56,10 +56,6 @@ class Server:
         self._is_draining = False
         self._early: list[tuple[Stream, str]] | None = []  # those who came before the broker can serve
 
-    @property
-    def connection_count(self) -> int:
-        return len(self._connections)
-
     async def listen(self, name: str, host: str, port: int, options: SocketOptions) -> Address:
         """Open one listener; returns where it really listens (port 0 chooses a free one)."""
         listener = await self._network.listen(host, port, lambda stream: self._accept(stream, name), options)
@@ -74,11 +70,12 @@ class Server:
 
     def _accept(self, stream: Stream, listener_name: str) -> None:
         host = stream.peer.host
-        if self._early is not None and len(self._early) < self.limits.connections_max:
-            self._early.append((stream, listener_name))
+        waiting = self._early
+        if waiting is not None and len(waiting) < self.limits.connections_max:
+            waiting.append((stream, listener_name))
         elif self._is_draining:
             stream.close()
-        elif len(self._connections) >= self.limits.connections_max:
+        elif waiting is not None or len(self._connections) >= self.limits.connections_max:
             self.peer_log.warn(host, f"refused: {self.limits.connections_max} connections are open (max.connections)")
             stream.close()
         elif self._from_host[host] >= self.limits.allowed_from(host):
