@@ -21,7 +21,7 @@ def opened(cache: FetchSessions, now: float = 0.0, *, privileged: bool = False) 
 
 
 def item(index: int, offset: int = 0) -> FetchedPartition:
-    return FetchedPartition(TopicPartition("t", index), "t", offset, 100, -1, -1, -1)
+    return FetchedPartition(TopicPartition("t", index), "t", offset, 100, -1, -1)
 
 
 def test_ids_are_positive_and_different() -> None:

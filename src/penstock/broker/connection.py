@@ -149,7 +149,6 @@ class Connection:
         "last_active",
         "listener_name",
         "peer",
-        "state",
         "was_active",
     )
 
@@ -168,7 +167,6 @@ class Connection:
         self.client_software = ""
         self.again: dict[bytes, Callable[[memoryview], bytes | None]] = {}
         self.head_end = 8
-        self.state: object | None = None
         self.is_closed = False
         self.last_active = clock.monotonic()
         self.was_active = False  # since the server's sweep last looked

@@ -19,7 +19,6 @@ from penstock.controller.plan import ClusterState, Plan, fenced_writes
 from penstock.controller.producer_ids import next_block
 from penstock.zookeeper.coordination import Coordination
 from penstock.zookeeper.errors import BadVersionError, NodeExistsError, NoNodeError, StorageFullError
-from penstock.zookeeper.operations import Operation
 from penstock.zookeeper.znodes import ControllerEpoch, ProducerIds
 
 T = TypeVar("T", bound=Sequence[Plan | ApiError])
@@ -65,10 +64,6 @@ class ControllerRole:
     async def preview(self, decision: Decision[T]) -> T:
         """The decision as it would be made now, without carrying it out."""
         return decision(self._view.state(self._epoch_version))
-
-    async def perform(self, operations: Sequence[Operation]) -> None:
-        """Operations that need no notice, such as the end of a deletion."""
-        await self._coordination.multi(operations)
 
     async def _write(self, plans: Sequence[Plan]) -> None:
         state = self._view.state(self._epoch_version)

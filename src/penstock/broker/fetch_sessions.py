@@ -29,7 +29,6 @@ class FetchedPartition:
     topic_key: object  # the topic as the fetcher named it: its name, or its id from version 13 on
     fetch_offset: int
     max_bytes: int
-    log_start_offset: int
     current_leader_epoch: int
     last_fetched_epoch: int
     told_high_watermark: int = -1

@@ -38,7 +38,6 @@ class Partitions:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._name_of_id: dict[UUID, str] = {}
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
-        self._on_change: list[Callable[[], None]] = []
         self._following = asyncio.Lock()
         self.without_room: frozenset[str] = frozenset()
         """Topics of which some partition could not be opened for lack of space: to be followed again."""
@@ -96,20 +95,8 @@ class Partitions:
     def name_of_id(self, topic_id: UUID) -> str | None:
         return self._name_of_id.get(topic_id)
 
-    def of_topic_bytes(self, topic: bytes, *, is_id: bool) -> dict[int, Partition] | None:
-        """The partitions of a topic as it is named on the wire: its name, or the 16 bytes of its id."""
-        if is_id:
-            name = self._name_of_id.get(UUID(bytes=topic))
-        else:
-            name = topic.decode("utf-8", "replace")
-        return self._by_topic.get(name) if name is not None else None
-
     def directory_of(self, partition: Partition) -> LogDirectory:
         return self._directory_of[partition.name]
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Be told when partitions came or went."""
-        self._on_change.append(listener)
 
     # ── following the cluster ────────────────────────────────────────────────────────────────────────────────────
 
@@ -146,8 +133,6 @@ class Partitions:
                 opened = self._open_all(opening, configs)
             for partition, directory in opened:
                 self._add(partition, directory)
-            for changed in self._on_change:
-                changed()
 
     def _must_recover(self, opening: list[tuple[Topic, int]]) -> bool:
         """Whether opening these has to read their logs, which is not for the loop to wait for."""
@@ -219,8 +204,6 @@ class Partitions:
     async def _drop_topic(self, name: str) -> None:
         """The topic was deleted: answer who waits, and take its folders out of the log directories."""
         dropped = self._by_topic.pop(name)
-        for changed in self._on_change:
-            changed()
         for partition in dropped.values():
             self._name_of_id.pop(partition.topic_id, None)
             partition.go(Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -333,10 +316,6 @@ class Partitions:
         for other in self:
             if self._directory_of[other.name] is directory and not other.is_gone:
                 other.go(Error.KAFKA_STORAGE_ERROR)
-
-    @property
-    def is_any_online(self) -> bool:
-        return any(directory.offline is None for directory in self.directories)
 
     async def close(self) -> None:
         """Flush everything and leave the mark of a clean stop."""

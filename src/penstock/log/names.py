@@ -14,18 +14,14 @@ TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
-SWAP = ".swap"
 TEMPORARY = ".tmp"
 
 EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 
-SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 INDEX_SUFFIXES = (INDEX, TIME_INDEX, TXN_INDEX)
 
 DELETE_FOLDER_SUFFIX = "-delete"
-STRAY_FOLDER_SUFFIX = "-stray"
-FUTURE_FOLDER_SUFFIX = "-future"
 
 _OFFSET_DIGITS = 20
 _FOLDER_NAME_LENGTH_MAX = 255

@@ -104,7 +104,6 @@ class Fetch:
                     topic.topic_id if by_id else topic.topic,
                     part.fetch_offset,
                     part.partition_max_bytes,
-                    part.log_start_offset,
                     part.current_leader_epoch,
                     part.last_fetched_epoch,
                 )
