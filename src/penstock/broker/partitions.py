@@ -26,6 +26,8 @@ from penstock.zookeeper.topic_znodes import Topic
 
 logger = logging.getLogger(__name__)
 
+OPENED_AT_ONCE_MAX = 50  # partitions; the loop waits for as many without anybody noticing
+
 
 class Partitions:
     """See the head of this file."""
@@ -127,7 +129,7 @@ class Partitions:
                 ]
         if opening:
             configs = {topic.name: config_of(topic.name) for topic, _ in opening}
-            if self._must_recover(opening):
+            if len(opening) > OPENED_AT_ONCE_MAX or self._must_recover(opening):
                 opened = await self._world.disk.run("read", lambda: self._open_all(opening, configs))
             else:
                 opened = self._open_all(opening, configs)

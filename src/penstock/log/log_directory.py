@@ -228,7 +228,7 @@ class LogDirectory:
         if self.offline is None:
             self.offline = reason
             logger.error("log directory %s goes offline: %s", self.path, reason)
-            for log in self.logs.values():
+            for log in list(self.logs.values()):  # a thread may be opening others
                 log.fail(f"log directory {self.path} is offline: {reason}")
 
     def has_room(self, reserve_bytes: int) -> bool:
