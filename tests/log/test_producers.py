@@ -108,9 +108,13 @@ def test_markers_fence() -> None:
 
 def test_silent_producers_expire_unless_a_transaction_is_open() -> None:
     states = appended(header(0), header(0, producer=2), header(0, producer=3, attributes=TRANSACTIONAL))
-    states.note(header(100, producer=2), 5)
-    assert states.expire(60, 50) == [1]
+    assert states.expire(1000, 50) == []
+    states.note(header(1, producer=2), 5)
+    assert states.expire(1049, 50) == []
+    assert states.expire(1050, 50) == [1]
     assert [state.producer_id for state in states] == [2, 3]
+    assert states.expire(1099, 50) == [2]
+    assert states.expire(9999, 50) == []
 
 
 histories = st.lists(

@@ -227,3 +227,19 @@ def test_producers_are_rebuilt_with_a_damaged_index_from_a_snapshot_within_a_seg
     for at in range(7, bench.disk.file_size(index), 8):
         bench.disk.corrupt(index, at, 0x40)
     assert list(bench.open(config).producers) == expected
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_producer_of_old_records_is_known_after_a_restart_and_a_silent_one_is_not(bench: Any, clean: bool) -> None:
+    config = LogConfig(producer_id_expiration_ms=1000)
+    log = bench.open(config)
+    bench.append(log, producer_id=1, producer_epoch=0, base_sequence=0)
+    log.roll(bench.clock.now_ms)
+    log.flush()
+    bench.clock.now_ms += 1000
+    bench.append(log, timestamps=[7], producer_id=2, producer_epoch=0, base_sequence=0)
+    if clean:
+        log.close()
+    again = bench.open(config, clean=clean)
+    assert [state.producer_id for state in again.producers] == [2]
+    assert bench.append(again, timestamps=[7], producer_id=2, producer_epoch=0, base_sequence=0).duplicate

@@ -156,7 +156,7 @@ class Maintenance:
                     logger.error("%s: a stored range is bad and is not served: %s", partition.name, done.problem)
 
     async def expire_producers(self) -> None:
-        now_ms = self._broker.world.clock.wall_ms()
+        now_ms = int(self._broker.world.clock.monotonic() * 1000)
         expiration_ms = self._broker.settings.integer("producer.id.expiration.ms")
         for partition in list(self._broker.partitions):
             partition.log.producers.expire(now_ms, expiration_ms)

@@ -104,7 +104,7 @@ class Loader:
         self._epochs.truncate_from_start(start_offset)
         self._epochs.truncate_from_end(end_offset)
         self._producers.end_offset = end_offset
-        self._producers.expire(self._now_ms, self._config.producer_id_expiration_ms)
+        self._forget_silent_producers()
         recovery_point = end_offset if self._report.was_clean else min(self._recovery_point, end_offset)
         return LoadedLog(
             segments=self._segments,
@@ -383,6 +383,14 @@ class Loader:
                     return
                 if header.last_offset >= start_offset:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _forget_silent_producers(self) -> None:
+        """Those that wrote nothing since a segment that has not been written to for long."""
+        long_ago_ms = self._now_ms - self._config.producer_id_expiration_ms
+        for segment in reversed(self._segments) if len(self._producers) else ():
+            if segment.size_bytes and self._disk.modified_ms(segment.log_path) <= long_ago_ms:
+                self._producers.forget_before(segment.next_offset)
+                return
 
     def _load_producers(self, up_to: int) -> None:
         """The state of producers at an offset: from the newest snapshot, and from the batches after it."""

@@ -71,11 +71,12 @@ class ProducerState:
 class ProducerStates:
     """All producers of one partition, and its open transactions."""
 
-    __slots__ = ("_by_id", "_decided", "_open", "end_offset")
+    __slots__ = ("_by_id", "_decided", "_open", "_silent_since", "end_offset")
 
     def __init__(self) -> None:
         self._by_id: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
+        self._silent_since: dict[int, tuple[int, int]] = {}  # producer id → (its last offset, since when it is that)
         self._decided: list[tuple[int, int]] = []  # (marker's offset, first offset) not yet below the high watermark
         self.end_offset = 0  # the state is that of the log up to here
 
@@ -196,20 +197,36 @@ class ProducerStates:
     def _forget_oldest(self) -> None:
         """A flood of producers: let go of the quarter that has been silent for longest."""
         idle = [state for state in self._by_id.values() if state.transaction_first_offset == NO_OFFSET]
-        idle.sort(key=lambda state: state.last_timestamp)
+        idle.sort(key=lambda state: state.last_offset)
         for state in idle[: max(1, PRODUCERS_MAX // 4)]:
             del self._by_id[state.producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
-        """Forget producers that have been silent for long and have no transaction open; which ones."""
-        expired = [
-            state.producer_id
-            for state in self._by_id.values()
-            if state.transaction_first_offset == NO_OFFSET and now_ms - state.last_timestamp >= expiration_ms
-        ]
+        """Forget producers that have been silent for long and have no transaction open; which ones.
+
+        Called again and again, with the time of a clock that never jumps. The times of records are not asked: they are
+        the client's, and one that writes old records must not be forgotten between a batch and its retry.
+        """
+        silent_since: dict[int, tuple[int, int]] = {}
+        expired = []
+        for producer_id, state in self._by_id.items():
+            last_offset, since_ms = self._silent_since.get(producer_id, (NO_OFFSET, now_ms))
+            if last_offset != state.last_offset:
+                since_ms = now_ms
+            if state.transaction_first_offset == NO_OFFSET and now_ms - since_ms >= expiration_ms:
+                expired.append(producer_id)
+            else:
+                silent_since[producer_id] = state.last_offset, since_ms
+        self._silent_since = silent_since
         for producer_id in expired:
             del self._by_id[producer_id]
         return expired
+
+    def forget_before(self, offset: int) -> None:
+        """Forget producers whose last batch lies before an offset and that have no transaction open."""
+        for state in list(self._by_id.values()):
+            if state.last_offset < offset and state.transaction_first_offset == NO_OFFSET:
+                del self._by_id[state.producer_id]
 
     def replace(self, states: Iterable[ProducerState], end_offset: int) -> None:
         """Become what a snapshot at this offset says."""

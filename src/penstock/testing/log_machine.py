@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from penstock.base.identifiers import TopicPartition
-from penstock.log.config import LogConfig
+from penstock.log.config import FOREVER, LogConfig
 from penstock.log.log_directory import LogDirectory
 from penstock.log.partition_log import PartitionLog
 from penstock.log.producers import ProducerState, ProducerStates
@@ -26,7 +26,13 @@ TOPIC_ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 OTHER_TOPIC_ID = UUID(int=0x77)
 CLUSTER_ID = "cluster"
 PRODUCERS = 3
-SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1, retention_bytes=-1)
+SMALL = LogConfig(
+    segment_bytes=700,
+    index_interval_bytes=100,
+    retention_ms=-1,
+    retention_bytes=-1,
+    producer_id_expiration_ms=FOREVER,  # the files of these disks have no times
+)
 
 
 class FixedClock:
