@@ -240,3 +240,11 @@ def test_completion_knows_the_commands() -> None:
     }
     shown = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True).stdout
     assert shown.split() == ["create"]
+
+
+def test_a_settings_file_that_is_no_text_is_wrong_usage(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"\xff\xfe\0")
+    outcome = command("up", "--config", str(file), "--data", str(tmp_path / "data"))
+    assert outcome.code == 2
+    assert f"{file} cannot be read: it is not text in UTF-8" in outcome.err

@@ -67,6 +67,8 @@ def _values(host: str, port: int, folder: str, config: Path | None, given: list[
             values |= parse_properties(config.read_text(encoding="utf-8"))
         except SettingsError as error:
             raise usage("\n  ".join([f"{config} cannot be read:", *error.problems])) from error
+        except UnicodeDecodeError as error:
+            raise usage(f"{config} cannot be read: it is not text in UTF-8") from error
     values |= from_environment(os.environ, NOT_SETTINGS)
     for item in given:
         name, equals, value = item.partition("=")
