@@ -262,3 +262,21 @@ def test_clients_who_leave_while_a_sync_runs_harm_nobody(bench: Bench) -> None:
         assert [batch.header.base_offset for batch in found] == list(range(len(found)))
 
     bench.run(drive)
+
+
+def test_a_fetch_is_told_of_the_bytes_of_many_batches_that_shared_a_sync(bench: Bench) -> None:
+    async def drive() -> None:
+        reader, writer = await bench.connect(), await bench.connect()
+        await writer.create_topic("t", 1, ALWAYS)
+        size = len(batch_of([bytes(100)]))
+        waiting = asyncio.ensure_future(reader.call(fetch_request("t", {0: 0}, min_bytes=100 * size), 12))
+        await asyncio.sleep(1)
+        appends = [asyncio.ensure_future(writer.produce("t", 0, batch_of([bytes(100)]))) for _ in range(99)]
+        await asyncio.gather(*appends)
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await writer.produce("t", 0, batch_of([bytes(100)]))
+        answer = await asyncio.wait_for(waiting, 1)
+        assert len(batches_of(answer.responses[0].partitions[0])) == 100
+
+    bench.run(drive)

@@ -49,6 +49,7 @@ class Partition:
         "_on_storage_failure",
         "_plan",
         "_sync",
+        "_uncommitted_bytes",
         "_writable_waits",
         "config",
         "fetch_waits",
@@ -87,6 +88,7 @@ class Partition:
         self.fetch_waits: dict[FetchWait, None] = {}
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
         self._writable_waits: list[Callable[[], None]] = []
+        self._uncommitted_bytes = 0  # appended, and waiting for a sync to count
         self._is_sync_planned = False
         self._lacks_space = False  # the last sync found no room for what belongs to it
         self._sync: asyncio.Future[None] | None = None
@@ -135,6 +137,7 @@ class Partition:
         if appended.duplicate:
             return appended
         if log.config.flush_mode == "always":
+            self._uncommitted_bytes += len(batch)
             self._sync_soon()
         else:
             if self.leader.local_log_moved(log.end_offset):
@@ -165,6 +168,11 @@ class Partition:
         if self.fetch_waits:
             for wait in list(self.fetch_waits):
                 wait.on_bytes(size_bytes)
+
+    def _all_committed(self) -> None:
+        """The same, for everything that waited for a sync."""
+        size_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
+        self._committed(max(1, size_bytes))
 
     # ── syncing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -217,9 +225,8 @@ class Partition:
         if self.is_gone:
             return
         counted = plan.end_offset if log.config.flush_mode == "always" else log.end_offset
-        before = self.leader.high_watermark
         if self.leader.local_log_moved(counted):
-            self._committed(log.read(before, 1 << 30, end_offset=counted).size_bytes)
+            self._all_committed()
         self._tell_writers()
         if self._is_sync_planned:
             self._sync_now()
@@ -250,7 +257,7 @@ class Partition:
         if config.log != self.log.config:
             self.log.use_config(config.log)
             if config.log.flush_mode != "always" and self.leader.local_log_moved(self.log.end_offset):
-                self._committed(0)
+                self._all_committed()
 
     def log_start_moved(self) -> None:
         self._tell_fetchers()
