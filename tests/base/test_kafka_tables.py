@@ -23,7 +23,6 @@ OTHER_DEFAULTS = {
     "log.dir": "our own folder",
     "socket.listen.backlog.size": "a hundred clients that start together must not wait a second for each other",
     "socket.receive.buffer.bytes": "the operating system knows better",
-    "socket.send.buffer.bytes": "the operating system knows better",
     "max.connections": "finite",
     "max.connections.per.ip": "finite",
     "queued.max.request.bytes": "finite",

@@ -51,7 +51,7 @@ LISTENING = Section("Listeners and connections", "Where clients connect, and how
             doc="How many new connections may wait to be accepted."),
     Setting(name="socket.receive.buffer.bytes", kind=Kind.INT, default=-1, unit="bytes", check=at_least(-1),
             doc="The size of a connection's receive buffer in the operating system; -1 leaves it to the system."),
-    Setting(name="socket.send.buffer.bytes", kind=Kind.INT, default=-1, unit="bytes", check=at_least(-1),
+    Setting(name="socket.send.buffer.bytes", kind=Kind.INT, default=102400, unit="bytes", check=at_least(-1),
             doc="The size of a connection's send buffer in the operating system; -1 leaves it to the system."),
     Setting(name="max.connections", kind=Kind.INT, default=20000, check=at_least(0), dynamic=CLUSTER_WIDE,
             per_listener=True,

@@ -106,13 +106,13 @@ class ClusterView:
             if notices is None:
                 await self._read_all()
                 return
-            self._changes, self._changes_version = changes, stat.version
             topics = {name for notice in notices for name in notice.topics or ()}
             configs = {name for notice in notices for name in notice.configs}
             for name in sorted(topics):
                 await self._read_topic(name)
             for name in sorted(configs):
                 await self._read_config(name)
+            self._changes, self._changes_version = changes, stat.version  # not before: a failed read is made again
             if topics or configs:
                 await self._tell(ViewChange(frozenset(topics), frozenset(configs)))
 

@@ -68,6 +68,12 @@ class Dispatcher:
     def serve_async(self, api: Api, handler: AsyncHandler) -> None:
         self._routes[api.key] = (api, self._awaiting(api, handler))
 
+    async def stop(self) -> None:
+        """End the requests that are still being worked on; nobody waits for their answers any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     @property
     def served(self) -> list[Api]:
         return [api for api, _ in sorted(self._routes.values(), key=lambda route: route[0].key)]

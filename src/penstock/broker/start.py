@@ -48,10 +48,18 @@ class StartError(Exception):
 class RunningBroker:
     """A broker that serves."""
 
-    def __init__(self, broker: Broker, server: Server, listeners: list[Listener], maintenance: Maintenance) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        server: Server,
+        dispatcher: Dispatcher,
+        listeners: list[Listener],
+        maintenance: Maintenance,
+    ) -> None:
         self.broker = broker
         self.addresses = [listener.advertised for listener in listeners]
         self._server = server
+        self._dispatcher = dispatcher
         self._failed = asyncio.Event()
         self._tasks = [asyncio.ensure_future(server.sweep_forever()), *maintenance.start()]
 
@@ -65,6 +73,7 @@ class RunningBroker:
     async def stop(self) -> None:
         """Let what is under way end, flush, and leave a clean mark."""
         await self._server.stop(DRAIN_S_MAX)
+        await self._dispatcher.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -128,12 +137,16 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     serve_all(dispatcher, broker)
     limits = connection_limits(broker.settings)
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
-    listeners = await _listen(server, broker.settings)
-    await _register(broker, coordination, listeners)
-    await broker.view.read_members()
-    await finish_deletions(broker, coordination)
+    try:
+        listeners = await _listen(server, broker.settings)
+        await _register(broker, coordination, listeners)
+        await broker.view.read_members()
+        await finish_deletions(broker, coordination)
+    except BaseException:
+        await server.stop(0)
+        raise
     server.open()
-    running = RunningBroker(broker, server, listeners, Maintenance(broker))
+    running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker))
 
     def session_changed(state: SessionState) -> None:
         if state in (SessionState.FAILED, SessionState.EXPIRED):
