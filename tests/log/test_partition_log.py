@@ -299,11 +299,14 @@ def test_at_least_one_batch_unless_told_otherwise(bench: Any) -> None:
     assert log.read(0, 10, end_offset=1, at_least_one=False).size_bytes == 0
 
 
-def test_the_tail_is_hot_and_the_rest_is_not(bench: Any) -> None:
+def test_what_is_in_memory_is_warm_and_the_rest_is_not(bench: Any) -> None:
     log = bench.open()
     for _ in range(2000):
         bench.append(log)
-    assert log.is_hot(1999) and log.is_hot(2000) and not log.is_hot(0)
+    assert all(log.is_warm(offset, 100) for offset in (0, 1000, 1999, 2000))
+    bench.disk.evict(log.segments[0].log_path)
+    assert log.is_warm(1999, 100) and log.is_warm(2000, 100)
+    assert not log.is_warm(0, 100) and not log.is_warm(700, 100)
     assert read_header(log_bytes(log, 700, 1)).base_offset == 700
 
 

@@ -40,6 +40,10 @@ class FileCache:
             pass
         return file
 
+    def peek(self, path: str) -> File | None:
+        """The file if it is open; never waits."""
+        return self._files.get(path)
+
     def _add(self, path: str, create: bool) -> File:
         with self._changing:
             file = self._files.get(path)

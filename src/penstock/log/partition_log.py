@@ -343,9 +343,9 @@ class PartitionLog:
 
     # -- reading
 
-    def is_hot(self, offset: int) -> bool:
-        """Whether `read` finds an offset without a look at a file; if not, it may block, in another thread too."""
-        return self._active.is_recent(offset)
+    def is_warm(self, offset: int, max_bytes: int) -> bool:
+        """Whether `read` answers without waiting for the disk; if not, it may block, in another thread too."""
+        return self._segments_from(offset)[0].is_warm(offset, max_bytes)
 
     def read(self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = True) -> LogRange:
         """The batches from the one that holds `offset`, as far as they end below `end_offset` and fit `max_bytes`."""

@@ -16,7 +16,7 @@ from penstock.log import names
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.intervals import Intervals
-from penstock.log.scan import DamagedLog, walk_headers
+from penstock.log.scan import HEADERS_CHUNK_BYTES, DamagedLog, walk_headers
 from penstock.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, DamagedIndex, SparseIndex
 from penstock.log.txn_index import TransactionIndex
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
@@ -245,6 +245,21 @@ class Segment:
     def is_recent(self, offset: int) -> bool:
         """Whether the place of an offset is known without looking at a file."""
         return offset >= self._recent[0]
+
+    def is_warm(self, offset: int, max_bytes: int) -> bool:
+        """Whether the batches from an offset on are found without waiting for the disk."""
+        if self.is_recent(offset):
+            return True
+        file = self.file or self._files.peek(self.log_path)
+        if file is None or not self.index.is_warm:
+            return False
+        try:
+            entry = self.index.find_by_key(offset - self.base_offset)
+        except DamagedIndex:
+            return False
+        start = entry[1] if entry is not None else 0
+        end = min(start + max_bytes, self.size_bytes)
+        return file.is_cached(start, HEADERS_CHUNK_BYTES) and file.is_cached(end - 1, 1)
 
     def locate(self, offset: int) -> int:
         """The position of the first batch that ends at or after an offset; the size of the segment if there is none."""

@@ -47,6 +47,14 @@ class SparseIndex:
         return self._stored_count() + len(self._pending[0])
 
     @property
+    def is_warm(self) -> bool:
+        """Whether an entry can be found without waiting for the disk."""
+        if not self._stored:
+            return self._stored is not None
+        file = self._files.peek(self.path)
+        return file is not None and file.is_cached(0, self._stored * self._entry.size)
+
+    @property
     def size_bytes(self) -> int:
         return len(self) * self._entry.size
 

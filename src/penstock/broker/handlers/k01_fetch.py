@@ -330,7 +330,7 @@ class _Fetch:
             if partition is not None:
                 end_offset = partition.last_stable_offset if is_committed_only else partition.high_watermark
                 is_there = partition.log.start_offset <= item.fetch_offset < end_offset
-                if is_there and not partition.log.is_hot(item.fetch_offset):
+                if is_there and not partition.log.is_warm(item.fetch_offset, item.max_bytes):
                     return True
         return False
 
