@@ -37,6 +37,7 @@ from penstock.wire.batch import stamp_append_time as _stamp_append_time
 from penstock.wire.control import ControlType, build_control_batch
 
 NO_TIME = -1
+_new_tuple = tuple.__new__  # half the time of calling the class
 _BASE_OFFSET = attrgetter("base_offset")
 
 
@@ -191,7 +192,7 @@ class PartitionLog:
         base_offset = self._append(batch, header, leader_epoch, now_ms)
         if header.producer_id >= 0:
             self.producers.note(header, base_offset)
-        return Appended(base_offset, self.end_offset - 1, append_time_ms, False)
+        return _new_tuple(Appended, (base_offset, self.end_offset - 1, append_time_ms, False))
 
     def append_marker(
         self,
