@@ -31,6 +31,7 @@ DIFFERENCES: dict[str, tuple[str, str]] = {
         "InvalidRequestException",
         "whatever a broker's settings refuse is an invalid request",
     ),
+    "resources, loggers": ("[]", "log levels cannot be changed over the wire, so no loggers are listed"),
     "largest timestamp after deleting": (
         "offset 3, timestamp 3000, epoch Optional[0]",
         "Kafka still names a record that was deleted",

@@ -111,3 +111,14 @@ def test_a_torn_tail_and_kafkas_padding(bench: Any) -> None:
     bench.disk.open(last).truncate(bench.disk.file_size(last) - 5)
     found = problems(bench)
     assert "where" in found[0].text and found[0].path == last
+
+
+def test_only_closed_segments_must_have_their_indexes(bench: Any) -> None:
+    log = bench.open(LogConfig(segment_bytes=400))
+    for _ in range(12):
+        bench.append(log)
+    assert [item for item in verify_folder(bench.disk, bench.folder) if isinstance(item, Problem)] == []
+    lost = f"{bench.folder}/00000000000000000000.index"
+    bench.disk.remove(lost)
+    (problem,) = (item for item in verify_folder(bench.disk, bench.folder) if isinstance(item, Problem))
+    assert (problem.path, problem.text) == (lost, "is missing")

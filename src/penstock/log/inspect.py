@@ -120,7 +120,7 @@ def verify_folder(disk: Disk, folder: str, *, with_records: bool = False) -> Ite
     logs = [name for name in disk.list_dir(folder) if names.offset_of(name, names.LOG) is not None]
     check = _FolderCheck(disk, folder, with_records)
     for name in logs:
-        yield from check.segment(name)
+        yield from check.segment(name, is_last=name == logs[-1])
     yield from check.other_files()
     yield check.summary(len(logs))
 
@@ -137,8 +137,10 @@ class _FolderCheck:
         self._epoch = -1
         self._batches = 0
         self._size_bytes = 0
+        self._may_lack_indexes = False  # those of the last segment are written when it is closed
 
-    def segment(self, name: str) -> Iterator[Problem]:
+    def segment(self, name: str, *, is_last: bool) -> Iterator[Problem]:
+        self._may_lack_indexes = is_last
         path = f"{self._folder}/{name}"
         base_offset = names.offset_of(name, names.LOG)
         assert base_offset is not None
@@ -207,7 +209,8 @@ class _FolderCheck:
         try:
             content = read_file(self._disk, path)
         except FileNotFoundError:
-            yield Problem(path, None, "is missing")
+            if not self._may_lack_indexes:
+                yield Problem(path, None, "is missing")
             return b""
         if len(content) % entry_bytes:
             yield Problem(path, None, f"{len(content)} bytes are not whole entries of {entry_bytes}")

@@ -27,9 +27,8 @@ def handle(broker: Broker, request: ListConfigResourcesRequest, context: Request
     resources = []
     if TOPIC in wanted:
         resources += [(name, TOPIC) for name in sorted(broker.view.topics)]
-    for kind in (BROKER, BROKER_LOGGER):
-        if kind in wanted:
-            resources += [(str(node_id), kind) for node_id in broker.view.brokers]
+    if BROKER in wanted:
+        resources += [(str(node_id), BROKER) for node_id in broker.view.brokers]
     return ListConfigResourcesResponse(
         config_resources=[
             ListConfigResourcesResponseResource(resource_name=name, resource_type=kind) for name, kind in resources
