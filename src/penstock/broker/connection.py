@@ -143,7 +143,6 @@ class Connection:
         "_waits_for_budget",
         "again",
         "client_id",
-        "client_software",
         "head_end",
         "is_closed",
         "last_active",
@@ -164,7 +163,6 @@ class Connection:
         self.peer = stream.peer
         self.listener_name = listener_name
         self.client_id: str | None = None
-        self.client_software = ""
         self.again: dict[bytes, Callable[[memoryview], bytes | None]] = {}
         self.head_end = 8
         self.is_closed = False

@@ -24,5 +24,4 @@ class ApiVersions:
             name, version = request.client_software_name, request.client_software_version
             if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
                 return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
-            context.connection.client_software = f"{name} {version}"
         return ApiVersionsResponse(api_keys=api_version_rows(self._dispatcher.served))
