@@ -1,0 +1,1 @@
+"""Row 4: transactions: which writes count together."""
