@@ -134,17 +134,30 @@ class Partition:
             raise ApiError(Error.KAFKA_STORAGE_ERROR, "the disk is nearly full; produces wait for space")
         log = self.log
         appended = log.append_as_leader(batch, header, self.leader.epoch, now_ms)
-        if appended.duplicate:
-            return appended
+        if not appended.duplicate:
+            self._grew(len(batch))
+        return appended
+
+    def append_own(self, batch: memoryview, now_ms: int) -> Appended:
+        """Append a batch that this broker made itself. It may use the reserve of a nearly full disk."""
+        assert not self.is_syncing
+        if self.is_gone:
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, "the partition is not served here any more")
+        appended = self.log.append_own(batch, self.leader.epoch, now_ms)
+        self._grew(len(batch))
+        return appended
+
+    def _grew(self, size_bytes: int) -> None:
+        """The log has so many bytes more: they count as committed, now or once they are synced."""
+        log = self.log
         if log.config.flush_mode == "always":
-            self._uncommitted_bytes += len(batch)
+            self._uncommitted_bytes += size_bytes
             self._sync_soon()
         else:
             if self.leader.local_log_moved(log.end_offset):
-                self._committed(len(batch))
+                self._committed(size_bytes)
             if log.unflushed_messages >= log.config.flush_messages:
                 self._sync_soon()
-        return appended
 
     def when_committed(self, end_offset: int, callback: Callable[[Error], None]) -> None:
         """Call back when everything below an offset is committed, or when that can no longer be known."""

@@ -213,13 +213,13 @@ class PartitionLog:
             producer_epoch=producer_epoch,
             coordinator_epoch=coordinator_epoch,
         )
-        batch = memoryview(bytearray(encoded))
-        header = read_header(batch)
-        base_offset = self._append(batch, header, leader_epoch, now_ms)
-        aborted = self.producers.note_marker(header, kind, coordinator_epoch, base_offset)
-        if aborted is not None:
-            self._active.txn_index.append(aborted)
-        return Appended(base_offset, base_offset, NO_TIME, False)
+        return self.append_own(memoryview(bytearray(encoded)), leader_epoch, now_ms)
+
+    def append_own(self, batch: memoryview, leader_epoch: int, now_ms: int) -> Appended:
+        """Append a batch that this broker made itself: records of an internal topic, or a marker."""
+        base_offset = self._append(batch, read_header(batch), leader_epoch, now_ms)
+        note_producer(self.producers, self._active, read_header(batch), batch)  # the header has its offset now
+        return Appended(base_offset, self.end_offset - 1, NO_TIME, False)
 
     def _append(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> int:
         """Give a batch the next offsets and write it; returns its base offset."""
