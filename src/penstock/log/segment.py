@@ -237,7 +237,8 @@ class Segment:
         self.next_offset = next_offset
         self.max_timestamp_value = max_timestamp
         self.max_timestamp_offset = self.base_offset + max_timestamp_offset
-        self.max_timestamp_known = True
+        # without time entries (the first may be 0 at offset 0, which looks like none) the walk must have seen it all
+        self.max_timestamp_known = last is None or last_time is not None
         self._forget_recent()
 
     # -- finding
@@ -342,7 +343,7 @@ class Segment:
         for _position, header in walk_headers(self.open_file(), start, self.size_bytes):
             if header.max_timestamp > value:
                 value, offset = header.max_timestamp, header.last_offset
-        if value > self.max_timestamp_value:
+        if (value, -offset) > (self.max_timestamp_value, -self.max_timestamp_offset):
             self.max_timestamp_value, self.max_timestamp_offset = value, offset
         self.max_timestamp_known = True
 
