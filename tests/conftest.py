@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parent.parent
+from penstock.testing.apache_kafka import NoApacheKafka, find_jars
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,13 +24,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def kafka_libs() -> Path:
-    """The folder with Apache Kafka's jars: PENSTOCK_KAFKA_LIBS, or .cache/kafka/libs, fetched if need be."""
-    named = os.environ.get("PENSTOCK_KAFKA_LIBS")
-    if named is not None:
-        if not any(Path(named).glob("kafka-clients-*.jar")):
-            pytest.fail(f"PENSTOCK_KAFKA_LIBS is {named}, which has no Kafka jars")
-        return Path(named)
-    fetch = subprocess.run([PROJECT / "scripts" / "fetch-kafka"], capture_output=True, text=True, check=False)
-    if fetch.returncode != 0:
-        pytest.skip(f"NOT TESTED AGAINST APACHE KAFKA: {fetch.stderr.strip()}")
-    return PROJECT / ".cache" / "kafka" / "libs"
+    """The folder with Apache Kafka's jars."""
+    try:
+        return find_jars()
+    except NoApacheKafka as missing:
+        pytest.skip(f"NOT TESTED AGAINST APACHE KAFKA: {missing}")

@@ -11,10 +11,8 @@ generated ids, the wording of messages) or named in the test, with the reason: `
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +25,8 @@ import pytest
 
 from penstock.base.errors import Error
 from penstock.base.identifiers import NO_ID
-from penstock.testing.broker_process import BrokerProcess, free_port
+from penstock.testing.apache_kafka import ApacheKafka
+from penstock.testing.broker_process import BrokerProcess
 from penstock.testing.raw_client import ConnectionEnded, RawClient
 from penstock.wire.api import APIS, decode_response_header
 from penstock.wire.api_declaration import Api
@@ -35,7 +34,6 @@ from penstock.wire.codec import decode, encode
 from penstock.wire.records import Record, build_batch
 from penstock.wire.schema import schema_of
 
-START_TIMEOUT_S = 60
 #: Kafka answers before all of its parts know what was done; Penstock does not, and is asked only once.
 KAFKA_CATCHES_UP_WITHIN_S = 5
 NOW_MS = int(time.time() * 1000)
@@ -395,15 +393,6 @@ class Client:
 # ── the brokers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 SETTINGS = {
     "auto.create.topics.enable": "true",
     "num.partitions": "2",
@@ -412,69 +401,12 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "log.segment.delete.delay.ms": "1000",
 }
-KAFKA_SETTINGS = {
-    "process.roles": "broker,controller",
-    "node.id": "0",
-    "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "controlled.shutdown.enable": "false",
-}
-JAVA_FLAGS = ("-Xms128M", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1")
+#: What `penstock up` does of its own accord, and a quick stop.
+KAFKA_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "controlled.shutdown.enable": "false"}
 
 
-def start_kafka(
-    libs: Path, folder: Path, settings: Mapping[str, str]
-) -> tuple[subprocess.Popen[bytes], tuple[str, int]]:
-    port, controller_port = free_port(), free_port()
-    values = {
-        **KAFKA_SETTINGS,
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.quorum.voters": f"0@127.0.0.1:{controller_port}",
-        "log.dirs": str(folder / "data"),
-        **settings,
-    }
-    properties = folder / "server.properties"
-    properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-    java = ["java", *JAVA_FLAGS, "-cp", f"{libs}/*"]
-    subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)],
-        check=True,
-        capture_output=True,
-        timeout=START_TIMEOUT_S,
-    )
-    log = folder / "kafka.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=output, stderr=subprocess.STDOUT)
-    _wait_until_served(process, log, ("127.0.0.1", port))
-    return process, ("127.0.0.1", port)
-
-
-def _wait_until_served(process: subprocess.Popen[bytes], log: Path, address: tuple[str, int]) -> None:
-    """Kafka may log nothing without a logging set-up: it serves when Metadata knows a broker."""
-    api = API_OF_NAME["Metadata"]
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        client = Link(address)
-        try:
-            if client.exchange(api, 1, message_of(api.request, 1, {"topics": []})).brokers:
-                return
-        except (Closed, OSError):
-            pass
-        finally:
-            client.close()
-        try:
-            process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            pass
-    raise AssertionError(f"Apache Kafka did not start:\n{log.read_text(errors='replace')[-3000:]}")
+def apache_kafka(libs: Path, folder: Path, settings: Mapping[str, str]) -> ApacheKafka:
+    return ApacheKafka(libs, folder, settings={**KAFKA_SETTINGS, **settings})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -506,9 +438,8 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory, kafka_libs: Path) ->
         host, _, port = named.rpartition(":")
         yield host, int(port)
         return
-    process, address = start_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"), SETTINGS)
-    yield address
-    _stop(process)
+    with apache_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"), SETTINGS) as kafka:
+        yield kafka.host, kafka.port
 
 
 @pytest.fixture
@@ -539,9 +470,8 @@ def strict_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers
 def strict_brokers_beside_kafka(
     strict_brokers: Brokers, tmp_path_factory: pytest.TempPathFactory, kafka_libs: Path
 ) -> Iterator[Brokers]:
-    process, address = start_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"), STRICT_SETTINGS)
-    yield Brokers(strict_brokers.penstock, address)
-    _stop(process)
+    with apache_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"), STRICT_SETTINGS) as kafka:
+        yield Brokers(strict_brokers.penstock, (kafka.host, kafka.port))
 
 
 @pytest.fixture(params=["penstock", pytest.param("beside-kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import queue
-import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +13,15 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.testing.broker_process import BrokerProcess, free_port
+from penstock.testing.apache_kafka import ApacheKafka
+from penstock.testing.broker_process import BrokerProcess
 
 HERE = Path(__file__).parent
 JAVA = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
 TOOL_TIMEOUT_S = 60
 PROGRAM_TIMEOUT_S = 120
-APACHE_START_TIMEOUT_S = 60
-APACHE_START_TRIES = 3
-APACHE_STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 30
+APACHE_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "controlled.shutdown.enable": "false"}
 #: Where the tools live; ConfigCommand is the last one still in Scala.
 PACKAGES = {"ConfigCommand": "kafka.admin", "ConsoleConsumer": "org.apache.kafka.tools.consumer"}
 
@@ -74,7 +72,7 @@ class ToolRunner:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(APACHE_STOP_TIMEOUT_S)
+            self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -175,66 +173,8 @@ def java_program(kafka_libs: Path) -> JavaProgram:
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an Apache Kafka of one node, with the settings that `penstock up` has."""
-    for left in reversed(range(APACHE_START_TRIES)):
-        folder = tmp_path_factory.mktemp("apache-kafka")
-        port = free_port()
-        process = _start_apache_kafka(kafka_libs, folder, port)
-        try:
-            if _is_reachable(process, port):
-                yield f"127.0.0.1:{port}"
-                return
-            # Somebody may have taken one of the ports meanwhile; it does not say so.
-            assert left, f"Apache Kafka did not start: {(folder / 'log').read_text()}"
-        finally:
-            process.terminate()
-            try:
-                process.wait(APACHE_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _start_apache_kafka(libs: Path, folder: Path, port: int) -> subprocess.Popen[bytes]:
-    controller_port = free_port()
-    settings = folder / "server.properties"
-    settings.write_text(
-        f"""
-        process.roles=broker,controller
-        node.id=0
-        controller.quorum.voters=0@127.0.0.1:{controller_port}
-        listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-        controller.listener.names=CONTROLLER
-        log.dirs={folder / "logs"}
-        offsets.topic.replication.factor=1
-        transaction.state.log.replication.factor=1
-        transaction.state.log.min.isr=1
-        """
-    )
-    java = [*JAVA, "-cp", f"{libs}/*"]
-    cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "A")
     # Without this feature Kafka sets no min.insync.replicas of its own accord.
-    feature = ["--feature", "eligible.leader.replicas.version=0"]
-    subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", settings, *feature],
-        check=True,
-        capture_output=True,
-        timeout=APACHE_START_TIMEOUT_S,
-    )
-    with (folder / "log").open("wb") as log:
-        return subprocess.Popen([*java, "kafka.Kafka", settings], stdout=log, stderr=log)
-
-
-def _is_reachable(process: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until it listens, which it does once it can serve; False if it ended or took too long."""
-    deadline_s = time.monotonic() + APACHE_START_TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            try:
-                process.wait(timeout=0.1)
-            except subprocess.TimeoutExpired:
-                continue
-            return False
-        return process.poll() is None
-    return False
+    features = ["eligible.leader.replicas.version=0"]
+    folder = tmp_path_factory.mktemp("apache-kafka")
+    with ApacheKafka(kafka_libs, folder, settings=APACHE_SETTINGS, features=features) as kafka:
+        yield kafka.bootstrap

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from penstock.log.config import LogConfig
 from penstock.log.inspect import Problem, partition_folders, verify_folder
 from penstock.log.log_directory import LogDirectory
 from penstock.log.partition_log import PartitionLog
+from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.log_machine import FixedClock, read_all
 from penstock.wire.batch import read_header
 from penstock.wire.compression import Compression
@@ -103,72 +103,14 @@ def test_its_index_sanity_check_passes(kafka_libs: Path, our_folder: Path) -> No
     assert "Found" not in output and "Mismatches" not in output
 
 
-class Kafka:
-    """One broker of Apache Kafka on loopback."""
-
-    def __init__(self, libs: Path, folder: Path) -> None:
-        self.libs = libs
-        self.folder = folder
-        self.logs = folder / "logs"
-        self.port, self._controller_port = _free_port(), _free_port()
-        self.cluster_id = "MkU3OEVBNTcwNTJENDM2Qg"
-        self._config = folder / "server.properties"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def format(self) -> None:
-        self._config.write_text(
-            f"""process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{self._controller_port}
-listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}
-controller.listener.names=CONTROLLER
-log.dirs={self.logs}
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-log.segment.bytes=1048576
-log.index.interval.bytes=512
-"""
-        )
-        run_java(self.libs, "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._config))
-
-    def start(self) -> None:
-        output = (self.folder / "kafka.log").open("ab")
-        self._process = subprocess.Popen(
-            ["java", "-Xmx512M", "-cp", f"{self.libs}/*", "kafka.Kafka", str(self._config)],
-            stdout=output,
-            stderr=output,
-        )
-        output.close()
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0})
-        deadline = time.monotonic() + STARTUP_S
-        while True:
-            try:
-                admin.list_topics(timeout=1)
-                return
-            except Exception:
-                assert time.monotonic() < deadline and self._process.poll() is None, "Kafka does not start"
-
-    def stop(self, *, kill: bool = False) -> None:
-        if self._process is not None:
-            if kill:
-                self._process.kill()
-            else:
-                self._process.terminate()
-            self._process.wait(60)
-            self._process = None
+def apache_kafka(libs: Path, folder: Path) -> ApacheKafka:
+    settings = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "512"}
+    return ApacheKafka(libs, folder, settings=settings, node_id=1, cluster_id="MkU3OEVBNTcwNTJENDM2Qg")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def produce_everything(kafka: Kafka, topic: str) -> dict[int, list[bytes]]:
+def produce_everything(kafka: ApacheKafka, topic: str) -> dict[int, list[bytes]]:
     """The values of each partition in order: every codec, idempotent, one transaction committed and one aborted."""
-    bootstrap = f"127.0.0.1:{kafka.port}"
+    bootstrap = kafka.bootstrap
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2)])[topic].result(30)
     sent: dict[int, list[bytes]] = {0: [], 1: []}
@@ -219,19 +161,18 @@ def wait_for_end(bootstrap: str, partition: int, end_offset: int) -> None:
 @pytest.fixture(scope="module")
 def kafka_folder(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What a broker left: after a kill, and after a clean stop."""
-    kafka = Kafka(kafka_libs, tmp_path_factory.mktemp("kafka"))
-    kafka.format()
+    kafka = apache_kafka(kafka_libs, tmp_path_factory.mktemp("kafka"))
     try:
         kafka.start()
         sent = produce_everything(kafka, "events")
-        kafka.stop(kill=True)
-        shutil.copytree(kafka.logs, kafka.folder / "killed")
+        kafka.kill()
+        shutil.copytree(kafka.data, kafka.folder / "killed")
         kafka.start()
         kafka.stop()
-        shutil.copytree(kafka.logs, kafka.folder / "clean")
+        shutil.copytree(kafka.data, kafka.folder / "clean")
         yield {"kafka": kafka, "sent": sent}
     finally:
-        kafka.stop(kill=True)
+        kafka.kill()
 
 
 def values_of(log: PartitionLog) -> list[bytes | None]:
@@ -267,11 +208,11 @@ def test_our_log_opens_what_kafka_wrote(kafka_folder: dict[str, Any], state: str
 
 def test_kafka_goes_on_with_a_folder_that_we_wrote_to(kafka_folder: dict[str, Any], tmp_path: Path) -> None:
     kafka, sent = kafka_folder["kafka"], kafka_folder["sent"]
-    other = Kafka(kafka.libs, tmp_path)
+    other = apache_kafka(kafka.jars, tmp_path)
     other.format()
-    shutil.rmtree(other.logs)
-    shutil.copytree(kafka.folder / "clean", other.logs)
-    directory = open_directory(other.logs, kafka.cluster_id)
+    shutil.rmtree(other.data)
+    shutil.copytree(kafka.folder / "clean", other.data)
+    directory = open_directory(other.data, kafka.cluster_id)
     stored = {found.topic_partition: found.topic_id for found in directory.stored_partitions()}
     name = TopicPartition("events", 0)
     topic_id = stored[name]
@@ -290,8 +231,8 @@ def test_kafka_goes_on_with_a_folder_that_we_wrote_to(kafka_folder: dict[str, An
     directory.close()
     try:
         other.start()
-        consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{other.port}", "group.id": "g", "log_level": 0})
-        wait_for_end(f"127.0.0.1:{other.port}", 0, end_offset)
+        consumer = Consumer({"bootstrap.servers": other.bootstrap, "group.id": "g", "log_level": 0})
+        wait_for_end(other.bootstrap, 0, end_offset)
         consumer.assign([ClientPartition("events", 0, 0)])
         found: list[bytes | None] = []
         committed = sent[0][:-1]  # the last one was aborted
@@ -302,4 +243,4 @@ def test_kafka_goes_on_with_a_folder_that_we_wrote_to(kafka_folder: dict[str, An
         assert found == committed + ours
         consumer.close()
     finally:
-        other.stop(kill=True)
+        other.kill()
