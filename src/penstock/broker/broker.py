@@ -13,9 +13,11 @@ from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.partitions import Partitions
+from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics
 from penstock.controller.configs import set_configs
 from penstock.controller.plan import ClusterState, Plan
+from penstock.groups.shard import GroupShard
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
 
@@ -40,6 +42,7 @@ class Broker:
     topics: Topics
     partitions: Partitions
     producer_ids: ProducerIdAllocator
+    groups: StateLogs[GroupShard]
 
     def nodes(self, listener_name: str) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
+from penstock.base.steps import ProducerEpoch
 from penstock.base.world import Disk, NoSpaceError
 from penstock.broker.partition_config import PartitionConfig
 from penstock.log.flush import FlushPlan
@@ -24,6 +25,7 @@ from penstock.log.partition_log import Appended, PartitionLog
 from penstock.log.scrub import Scrub
 from penstock.replication.leader import Leader
 from penstock.wire.batch import BatchHeader
+from penstock.wire.control import ControlType
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +147,31 @@ class Partition:
             raise ApiError(Error.KAFKA_STORAGE_ERROR, "the partition is not served here any more")
         appended = self.log.append_own(batch, self.leader.epoch, now_ms)
         self._grew(len(batch))
+        return appended
+
+    def append_marker(
+        self,
+        producer: ProducerEpoch,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> Appended:
+        """End the transaction of a producer in this partition; ApiError if a newer producer or coordinator is known."""
+        assert not self.is_syncing
+        if self.is_gone:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        size_bytes = self.log.size_bytes
+        appended = self.log.append_marker(
+            ControlType.COMMIT if is_commit else ControlType.ABORT,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            leader_epoch=self.leader.epoch,
+            now_ms=now_ms,
+        )
+        self._grew(self.log.size_bytes - size_bytes)
         return appended
 
     def _grew(self, size_bytes: int) -> None:

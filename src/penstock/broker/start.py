@@ -23,6 +23,7 @@ from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.connection import Intake
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
+from penstock.broker.group_shards import group_shards, tell_groups
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
@@ -72,6 +73,7 @@ class RunningBroker:
 
     async def stop(self) -> None:
         """Let what is under way end, flush, and leave a clean mark."""
+        self.broker.groups.stop()
         await self._server.stop(DRAIN_S_MAX)
         await self._dispatcher.stop()
         for task in self._tasks:
@@ -102,6 +104,7 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
         ),
         partitions=partitions,
         producer_ids=ProducerIdAllocator(node_id, coordination),
+        groups=group_shards(world, view, partitions, settings, lambda: broker.settings),
     )
     try:
         return await _serve(broker, coordination)
@@ -123,6 +126,8 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         kind = "topics/"
         altered = [name.removeprefix(kind) for name in sorted(change.configs) if name.startswith(kind)]
         broker.partitions.use_configs(altered, config_of)
+        broker.groups.follow()
+        tell_groups(broker.groups, change, broker.settings)
 
     def config_of(topic: str) -> PartitionConfig:
         return partition_config(broker.topics.settings_of(topic), broker.settings)
@@ -131,6 +136,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     await broker.role.claim()
     await broker.role.decide(lambda state: lead_again(state, broker.node_id))
     await broker.partitions.follow(broker.view, sorted(broker.view.topics), config_of)
+    broker.groups.follow()
     broker.view.on_change(view_changed)
     peer_log = PeerLog(world.clock)
     dispatcher = Dispatcher(peer_log)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker, Node
 from penstock.broker.requests import RequestContext
+from penstock.broker.state_logs import java_hash
 from penstock.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.wire.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
@@ -62,17 +63,8 @@ async def _find(broker: Broker, key: str, key_type: int, context: RequestContext
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
         raise
     topic = broker.view.topics[topic_name]
-    leader = topic.partitions[partition_of_key(key, len(topic.partitions))].leader
+    leader = topic.partitions[java_hash(key) % len(topic.partitions)].leader
     for node in broker.nodes(context.connection.listener_name):
         if node.node_id == leader:
             return node
     raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
-
-
-def partition_of_key(key: str, partition_count: int) -> int:
-    """Java's hash of the string, made positive: where Kafka's own tools look for the key as well."""
-    value = 0
-    encoded = key.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(encoded), 2):
-        value = (31 * value + int.from_bytes(encoded[position : position + 2], "big")) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partition_count

@@ -1,0 +1,348 @@
+"""A partition of an internal topic, and the machine whose state it holds: a shard of the groups or of the transactions.
+
+The machine decides (`base/steps.py`); here its records are appended, replayed, and its answers given when they are
+committed. Three rules make that safe:
+
+- Decisions are made one at a time and on the newest state. While the partition takes no appends (a sync) they queue.
+- An answer waits until everything that was appended before it is committed, its own records or not: nobody is told
+  what a crash could take back.
+- When an append fails, what the machine holds in memory may be ahead of the log. It is thrown away and a new one is
+  read from the log; whoever waits is told to look for the coordinator again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step, Token
+from penstock.base.world import World
+from penstock.broker.partition import Partition
+from penstock.log.partition_log import PartitionLog
+from penstock.log.scan import DamagedLog, walk_batches
+from penstock.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from penstock.wire.compression import Compression
+from penstock.wire.control import ControlType, read_control_record
+from penstock.wire.records import Record, RecordError, build_batch, read_records
+from penstock.wire.schema import ProtocolError
+from penstock.wire.state_records import StateCodec
+
+logger = logging.getLogger(__name__)
+
+LOAD_BYTES = 1 << 20  # read and decoded in another thread at a time
+REPLAYED_AT_ONCE_MAX = 500  # records; then others get their turn
+RELOAD_AFTER_S = 1.0  # a disk that refused an append is not asked again at once,
+RELOAD_AFTER_S_MAX = 60.0  # and one that cannot be read less and less often
+
+
+class Machine(Protocol):
+    """What a shard is to its log."""
+
+    def replay(self, record: StateRecord, producer: ProducerEpoch | None, offset: int) -> None:
+        """A record is in the log; with a producer it counts only when that producer's transaction commits."""
+
+    def replay_marker(self, producer: ProducerEpoch, *, is_commit: bool) -> None:
+        """The end of a producer's transaction is in the log."""
+
+    def start(self, now: Moment) -> Step:
+        """The log has been read: begin to serve."""
+
+    def next_deadline_ms(self) -> int | None:
+        """When, by the monotonic clock, `on_time` wants to be called."""
+
+    def on_time(self, now: Moment) -> Step:
+        """Some time has passed."""
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class Shape(NamedTuple, Generic[M]):
+    """What all shards of one internal topic have in common."""
+
+    codec: StateCodec
+    make_machine: Callable[[Partition], M]
+    on_action: Callable[[StateLog[M], Any], None]
+    compression: Compression
+
+
+class _Marker(NamedTuple):
+    producer: ProducerEpoch
+    is_commit: bool
+
+
+class _Stored(NamedTuple):
+    """One thing to replay: a record, possibly of an open transaction, or the end of one."""
+
+    offset: int
+    content: StateRecord | _Marker
+    producer: ProducerEpoch | None
+
+
+class StateLog(Generic[M]):
+    """See the head of this file."""
+
+    def __init__(self, partition: Partition, shape: Shape[M], world: World) -> None:
+        self.partition = partition
+        self.machine: M = shape.make_machine(partition)
+        self.is_loaded = False
+        self._shape = shape
+        self._world = world
+        self._unanswered: set[asyncio.Future[Any]] = set()
+        self._queue: deque[Callable[[], None]] = deque()  # decisions that wait for a sync to end
+        self._is_draining = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._is_over = False
+        self._loading = asyncio.ensure_future(self._load())
+        partition.fetch_waits[self] = None
+
+    @property
+    def index(self) -> int:
+        return self.partition.name.partition
+
+    def check(self) -> None:
+        """ApiError if this shard cannot be asked now."""
+        if self._is_over or self.partition.is_gone:
+            raise ApiError(Error.NOT_COORDINATOR)
+        if not self.is_loaded:
+            raise ApiError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, decide: Callable[[M, Token, Moment], Step]) -> Any:
+        """The answer to a request, as soon as the machine gives one and it is safe to tell."""
+        self.check()
+        token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._unanswered.add(token)
+        token.add_done_callback(self._unanswered.discard)
+        self._when_writable(lambda: self._take(lambda now: decide(self.machine, token, now)))
+        return await token
+
+    def do(self, decide: Callable[[M, Moment], Step]) -> None:
+        """A decision that nobody waits for; nothing happens if the shard is not here any more."""
+        if self.is_loaded and not self._is_over:
+            self._when_writable(lambda: self._take(lambda now: decide(self.machine, now)))
+
+    async def append_marker(
+        self, producer: ProducerEpoch, *, is_commit: bool, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """End a producer's transaction in this partition; returns when that is committed."""
+        self.check()
+        token: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unanswered.add(token)
+        token.add_done_callback(self._unanswered.discard)
+
+        def end() -> None:
+            try:
+                self.partition.append_marker(
+                    producer,
+                    is_commit=is_commit,
+                    coordinator_epoch=coordinator_epoch,
+                    transaction_version=transaction_version,
+                    now_ms=self._world.clock.wall_ms(),
+                )
+            except ApiError as error:
+                token.set_exception(error)
+                return
+            self.machine.replay_marker(producer, is_commit=is_commit)
+            self._when_committed(lambda: _answer(token, None))
+
+        self._when_writable(end)
+        await token
+
+    def _when_writable(self, work: Callable[[], None]) -> None:
+        if self._queue or self.partition.is_syncing:
+            self._queue.append(work)
+            if not self._is_draining:
+                self._is_draining = True
+                self.partition.when_writable(self._drain)
+        else:
+            work()
+
+    def _drain(self) -> None:
+        while self._queue and not self.partition.is_syncing:
+            self._queue.popleft()()
+        self._is_draining = bool(self._queue)
+        if self._is_draining:
+            self.partition.when_writable(self._drain)
+
+    def _take(self, decide: Callable[[Moment], Step]) -> None:
+        """Make a decision and carry it out."""
+        if self._is_over or not self.is_loaded:
+            return  # those who asked have been told
+        now = self._now()
+        try:
+            step = decide(now)
+            if step.records:
+                self._append(step, now.wall_ms)
+        except ApiError as error:
+            logger.error("%s: a decision could not be written, the shard is read again: %s", self.partition.name, error)
+            self._reload(RELOAD_AFTER_S)
+            return
+        except Exception:
+            logger.exception("%s: a decision failed, the shard is read again", self.partition.name)
+            self._reload(RELOAD_AFTER_S)
+            return
+        if step.answers or step.actions:
+            self._when_committed(lambda: self._tell(step))
+        self._set_timer(now.monotonic_ms)
+
+    def _append(self, step: Step, wall_ms: int) -> None:
+        encoded = map(self._shape.codec.encode, step.records)
+        records = [Record(offset, wall_ms, key, value) for offset, (key, value) in enumerate(encoded)]
+        if step.producer is not None:
+            batch = build_batch(
+                records,
+                compression=self._shape.compression,
+                transactional=True,
+                producer_id=step.producer.producer_id,
+                producer_epoch=step.producer.producer_epoch,
+            )
+        else:
+            batch = build_batch(records, compression=self._shape.compression)
+        appended = self.partition.append_own(memoryview(bytearray(batch)), wall_ms)
+        for offset, record in enumerate(step.records, appended.base_offset):
+            self.machine.replay(record, step.producer, offset)
+
+    def _when_committed(self, tell: Callable[[], None]) -> None:
+        """Call back when all that is in the log now is committed."""
+        partition = self.partition
+        end_offset = partition.log.end_offset
+        if partition.leader.high_watermark >= end_offset:
+            tell()
+        else:
+            partition.when_committed(end_offset, lambda error: tell() if error is Error.NONE else None)
+
+    def _tell(self, step: Step) -> None:
+        for token, response in step.answers:
+            assert isinstance(token, asyncio.Future)
+            _answer(token, response)
+        for action in step.actions:
+            self._shape.on_action(self, action)
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _now(self) -> Moment:
+        clock = self._world.clock
+        return Moment(int(clock.monotonic() * 1000), clock.wall_ms())
+
+    def _set_timer(self, now_ms: int) -> None:
+        """See to it that the machine is called in time; a call too early does no harm and sets the timer anew."""
+        deadline_ms = self.machine.next_deadline_ms()
+        if deadline_ms is None or (self._timer is not None and self._timer_at_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        delay_s = max(0, deadline_ms - now_ms + 1) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        self._timer = None
+        self._when_writable(lambda: self._take(lambda now: self.machine.on_time(now)))
+
+    # ── loading, and the end ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _load(self, after_s: float = 0.0) -> None:
+        if after_s:
+            await asyncio.sleep(after_s)
+        partition = self.partition
+        log = partition.log
+        offset, end_offset = log.start_offset, log.end_offset
+        replayed = 0
+        try:
+            while offset < end_offset:
+                reading = partial(_read, log, offset, end_offset, self._shape.codec)
+                offset, stored = await self._world.disk.run("read", reading)
+                for each in stored:
+                    self._replay(each)
+                    replayed += 1
+                    if replayed % REPLAYED_AT_ONCE_MAX == 0:
+                        await asyncio.sleep(0)
+        except (ApiError, OSError, DamagedLog) as error:
+            if not self._is_over:
+                logger.error("%s cannot be read, and is tried again: %s", partition.name, error)
+                self._reload(min(max(RELOAD_AFTER_S, 2 * after_s), RELOAD_AFTER_S_MAX))
+            return
+        if self._is_over:
+            return
+        self.is_loaded = True
+        if replayed:
+            logger.info("%s: %d records replayed", partition.name, replayed)
+        self._when_writable(lambda: self._take(self.machine.start))
+
+    def _replay(self, stored: _Stored) -> None:
+        if isinstance(stored.content, _Marker):
+            self.machine.replay_marker(stored.content.producer, is_commit=stored.content.is_commit)
+        else:
+            self.machine.replay(stored.content, stored.producer, stored.offset)
+
+    def _reload(self, after_s: float) -> None:
+        """Throw away what is in memory and read the log again."""
+        self._quiet(Error.NOT_COORDINATOR)
+        self.machine = self._shape.make_machine(self.partition)
+        self._loading = asyncio.ensure_future(self._load(after_s))
+
+    def _quiet(self, error: Error) -> None:
+        self.is_loaded = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._queue.clear()
+        for token in list(self._unanswered):
+            if not token.done():
+                token.set_exception(ApiError(error))
+
+    def end(self) -> None:
+        """The shard is not here any more: whoever waits is told to look elsewhere."""
+        if not self._is_over:
+            self._is_over = True
+            self._loading.cancel()
+            self._quiet(Error.NOT_COORDINATOR)
+            self.partition.fetch_waits.pop(self, None)
+
+    def on_bytes(self, size_bytes: int) -> None:
+        """As one who waits on the partition; what grows it, this shard wrote itself."""
+
+    def on_change(self) -> None:
+        if self.partition.is_gone:
+            self.end()
+
+
+def _answer(token: asyncio.Future[Any], response: Any) -> None:
+    if not token.done():
+        token.set_result(response)
+
+
+def _read(log: PartitionLog, offset: int, end_offset: int, codec: StateCodec) -> tuple[int, list[_Stored]]:
+    """What some batches say, and the offset after them. Blocks; runs in another thread."""
+    found = log.read(offset, LOAD_BYTES, end_offset=end_offset)
+    if not found.size_bytes:
+        return end_offset, []
+    stored: list[_Stored] = []
+    for _, header, batch in walk_batches(found.file, found.position, found.position + found.size_bytes):
+        offset = max(offset, header.next_offset)
+        try:
+            stored += _contents(header, batch, codec)
+        except (RecordError, ProtocolError) as problem:
+            logger.error("%s: the batch at offset %d is passed over: %s", found.file.path, header.base_offset, problem)
+    return offset, stored
+
+
+def _contents(header: BatchHeader, batch: memoryview, codec: StateCodec) -> Iterator[_Stored]:
+    producer = ProducerEpoch(header.producer_id, header.producer_epoch)
+    if header.attributes & CONTROL:
+        control = read_control_record(batch)
+        if control.type is not ControlType.UNKNOWN:
+            yield _Stored(control.offset, _Marker(producer, control.type is ControlType.COMMIT), None)
+        return
+    for record in read_records(batch):
+        decoded = codec.decode(record.key, record.value)
+        if decoded is not None:
+            yield _Stored(record.offset, decoded, producer if header.attributes & TRANSACTIONAL else None)
