@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from penstock.base.errors import Error
-from penstock.base.steps import Moment, StateRecord
+from penstock.base.steps import StateRecord
 from penstock.groups.settings import GroupSettings
 
 
@@ -101,21 +101,12 @@ class Group(ABC):
         """Whether the group may be deleted."""
 
     @abstractmethod
-    def heard_of(self, member_id: str, now: Moment) -> None:
-        """A commit of the member came: whoever commits is alive."""
-
-    @abstractmethod
     def tombstones(self) -> list[StateRecord]:
         """The records that delete the group, without its offsets."""
 
     @abstractmethod
-    def expiry_base_ms(self, topic: str, commit_ms: int) -> int | None:
-        """From when on the retention of an offset counts, by the wall clock; None while it is kept anyway."""
-
-    @property
-    @abstractmethod
-    def is_removed_when_idle(self) -> bool:
-        """Whether a group of this kind is forgotten when it is empty and its last offset has expired."""
+    def expiry_base_ms(self, commit_ms: int) -> int | None:
+        """From when on the retention of an offset of a topic nobody reads counts, by the wall clock; None: never."""
 
 
 G = TypeVar("G", bound=Group)
