@@ -19,8 +19,9 @@ from penstock.log.partition_log import Appended
 from penstock.log.producers import ProducerStates
 from penstock.testing.history import History
 from penstock.testing.sim_admin import SimAdmin
-from penstock.testing.sim_broker import DATA, PORT, SimBroker
+from penstock.testing.sim_broker import DATA, PORT
 from penstock.testing.sim_client import SimClient
+from penstock.testing.sim_faults import BrokerFaults
 from penstock.testing.sim_workload import SimConsumer, SimProducer
 from penstock.testing.sim_world import Process, Simulation
 from penstock.wire.batch import BatchHeader
@@ -35,12 +36,9 @@ FAULTS = 6
 PAUSE_S_MAX = 0.7
 ADMIN_PAUSE_S_MAX = 2.0
 HEALED_WITHIN_S = 60.0
-RESERVE_BYTES = 100_000
-SPACE_BYTES = 1 << 40
 SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "700",
-    "log.dirs.reserve.bytes": str(RESERVE_BYTES),
 }
 TOPICS: Mapping[str, Mapping[str, str]] = {
     "always": {"flush.mode": "always", "segment.index.bytes": "96", "index.interval.bytes": "500"},
@@ -48,22 +46,18 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-class Run:
+class Run(BrokerFaults):
     """One random run."""
 
     def __init__(self, seed: int) -> None:
-        self.simulation = Simulation(seed, shuffle=True, limit_s=5000, trace_size_max=3000)
-        self.chance = self.simulation.random
-        self.machine = self.simulation.machine("broker")
-        self.broker = SimBroker(self.machine, SETTINGS)
+        super().__init__(Simulation(seed, shuffle=True, limit_s=5000, trace_size_max=3000), SETTINGS)
+        self.synced_folder = "always-0"
         self.broker.on_started = self._recovered
         self.history = History()
         self.partitions = [TopicPartition(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
         self._before_loss: dict[str, bytes] | None = None
         self._lost_at_s = 0.0
-        self.faults: list[str] = []
         self.producers: list[SimProducer] = []
-        self._is_stopping = False
         self._admin_process = self._process("admin")
         self.admin = SimAdmin(self._admin_process.world, "broker", PORT, "admin", self.history, ADMIN_PAUSE_S_MAX)
 
@@ -91,120 +85,7 @@ class Run:
 
     async def lose_power(self) -> None:
         self._before_loss, self._lost_at_s = self._logs(), self.simulation.loop.time()
-        pending = [change.number for change in self.machine.disk.pending()]
-        kind = self.chance.randrange(4)
-        if kind == 0:
-            self.broker.lose_power("all")
-        elif kind == 1:
-            self.broker.lose_power("none", torn=self.chance.randrange(200))
-        else:
-            share = self.chance.random()
-            self.broker.lose_power(
-                [number for number in pending if self.chance.random() < share],
-                torn=self.chance.randrange(500) if self.chance.randrange(2) else None,
-                lost_pages=(lambda _write, _page: self.chance.randrange(4) == 0) if kind == 3 else None,
-            )
-        await self._rest()
-        await self.broker.start()
-
-    # Other faults
-
-    async def kill(self) -> None:
-        self.broker.kill()
-        await self._rest()
-        await self.broker.start()
-
-    async def kill_at_an_operation(self) -> None:
-        self.machine.kill_at(self.machine.disk.operations_count + 1 + self.chance.randrange(60))
-        await self._until(lambda: not self.broker.is_running, 5)
-        self.machine.disk.heal()
-        if not self.broker.is_running:
-            await self.broker.start()
-
-    async def stop_cleanly(self) -> None:
-        self._is_stopping = True
-        await self.broker.stop()
-        self._is_stopping = False
-        if self.chance.randrange(2):
-            await self.lose_power()
-        else:
-            await self.broker.start()
-
-    async def fill_disk(self) -> None:
-        """At most the reserve is left, or nearly nothing: then the keeper and the checkpoints have no room either."""
-        disk = self.machine.disk
-        if self.chance.randrange(2):
-            free_bytes = RESERVE_BYTES * 2 // 3 + self.chance.randrange(RESERVE_BYTES)
-        else:
-            free_bytes = self.chance.randrange(1 << self.chance.randrange(14))
-        disk.set_capacity(disk.device.used_bytes + free_bytes)
-        await self._rest(10)
-        if self.chance.randrange(3) == 0:
-            self.broker.kill()
-            disk.set_capacity(SPACE_BYTES)
-            await self.lose_power()
-        disk.set_capacity(SPACE_BYTES)
-
-    async def fail_a_sync(self) -> None:
-        """The log directory goes offline and stays so; the machine is started again."""
-        self.machine.disk.fail_sync(f"{DATA}/logs/always-0/{self._newest_segment('always-0')}")
-        await self._rest(3)
-        self.machine.disk.heal()
-        await self.lose_power()
-
-    def _newest_segment(self, folder: str) -> str:
-        return max(name for name in self.machine.disk.list_dir(f"{DATA}/logs/{folder}") if name.endswith(".log"))
-
-    async def pause(self) -> None:
-        assert self.broker.process is not None
-        self.broker.process.pause()
-        await self._rest(10)
-        self.broker.process.resume()
-
-    async def reset_connections(self) -> None:
-        for name in list(self.simulation.machines):
-            if name != "broker" and self.chance.randrange(2):
-                self.simulation.network.reset("broker", name)
-
-    async def cut(self) -> None:
-        one_way = self.chance.randrange(3)
-        for name in list(self.simulation.machines):
-            if name != "broker" and self.chance.randrange(2):
-                if one_way != 1:
-                    self.simulation.network.links.cut("broker", name)
-                if one_way != 2:
-                    self.simulation.network.links.cut(name, "broker")
-        await self._rest(10)
-        self.simulation.network.clear_faults()
-
-    async def slow_down(self) -> None:
-        self.simulation.network.links.default_delay_s = (0.05, 0.4)
-        self.machine.disk.slow_when(lambda operation: operation.kind == "sync", 0.2)
-        await self._rest(3)
-        self.simulation.network.links.default_delay_s = (0.0002, 0.002)
-        self.machine.disk.heal()
-
-    async def _watch_over_it(self) -> None:
-        """Nothing that happens here may end the program: only its machine or somebody else does."""
-        while True:
-            await asyncio.sleep(0.1)
-            process = self.broker.process
-            if process is None or process.ended or process.main is None or self._is_stopping:
-                continue
-            if process.main.done():
-                self.history.problems.append("the broker ended by itself")
-                return
-
-    async def _rest(self, seconds_max: float = 1.0) -> None:
-        await asyncio.sleep(self.chance.random() * seconds_max)
-
-    async def _until(self, condition: Callable[[], bool], deadline_s: float) -> bool:
-        ends = self.simulation.loop.time() + deadline_s
-        while not condition():
-            if self.simulation.loop.time() > ends:
-                return False
-            await asyncio.sleep(0.02)
-        return True
+        await super().lose_power()
 
     # The run
 
@@ -219,15 +100,14 @@ class Run:
             await client.create_topic(topic, PARTITIONS, configs)
         client.close()
         producing, others = self._start_clients()
-        others.append(asyncio.ensure_future(self._watch_over_it()))
+        others.append(asyncio.ensure_future(self.watch()))
         for _ in range(FAULTS):
-            await self._rest()
+            await self.rest()
             await self._fault()
-        self.simulation.network.clear_faults()
-        self.machine.disk.heal()
+        self.heal()
         for producer in self.producers:
             producer.finish()
-        done = await self._until(lambda: all(work.done() for work in producing), HEALED_WITHIN_S)
+        done = await self.until(lambda: all(work.done() for work in producing), HEALED_WITHIN_S)
         for work in producing:
             if work.done():
                 work.result()
@@ -267,16 +147,14 @@ class Run:
             self.cut,
             self.slow_down,
         ]
-        fault = faults[self.chance.randrange(len(faults))]
-        self.faults.append(fault.__name__)
-        self.machine.trace(f"fault: {fault.__name__}")
-        await fault()
+        await self.one_of(faults)
 
     async def _check(self, client: SimClient) -> None:
         for partition in self.partitions:
             log = await client.read_all(partition.topic, partition.partition)
             self.history.problems += self.history.check(partition, log)
         await self.admin.check(client)
+        self.history.problems += self.problems
 
     def run(self) -> str:
         """Run it to its end; the digest of its trace."""
@@ -294,7 +172,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_nothing_told_is_lost_changed_or_doubled(seed: int) -> None:
     run = Run(seed)
     run.run()
-    assert not run.history.problems, f"after {run.faults}: {run.history.problems[:10]}"
+    assert not run.history.problems, f"after {run.happened}: {run.history.problems[:10]}"
     assert run.history.acknowledged > 20
     assert run.history.seen > 10
 
@@ -341,4 +219,4 @@ if __name__ == "__main__":
         again.run()
     finally:
         print(again.simulation.loop.trace)
-        print(again.faults, *again.history.problems, sep="\n")
+        print(again.happened, *again.history.problems, sep="\n")
