@@ -25,6 +25,8 @@ HEAVY_AND_OPTIONAL = {"pyspark", "pyarrow", "pandas"}
 TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {
+    "penstock.groups.assignors",
+    "penstock.groups.regular_expressions",
     "penstock.groups.deadlines",
     "penstock.groups.shard",
     "penstock.cli.__main__",
