@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.base.errors import ApiError, Error
 from penstock.log.config import HOUR_MS, LogConfig
 from penstock.log.partition_log import PartitionLog
+from penstock.log.producers import ALL_STABLE
 from penstock.testing.log_machine import LogMachine, read_all
 from penstock.testing.sim_disk import SimDisk
 from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, read_header
@@ -209,12 +210,13 @@ def test_markers_and_aborted_transactions(bench: Any) -> None:
     options = {"producer_id": 4, "producer_epoch": 1, "transactional": True}
     for round_number in range(2):
         bench.append(log, 2, base_sequence=2 * round_number, **options)
-        assert log.producers.last_stable_offset(log.end_offset) == 3 * round_number
+        assert log.producers.first_unstable_offset == 3 * round_number
         kind = ControlType.ABORT if round_number else ControlType.COMMIT
         log.append_marker(
             kind, producer_id=4, producer_epoch=1, coordinator_epoch=0, leader_epoch=0, now_ms=bench.clock.now_ms
         )
-        assert log.producers.last_stable_offset(log.end_offset) == log.end_offset
+        log.producers.high_watermark_moved(log.end_offset)
+        assert log.producers.first_unstable_offset == ALL_STABLE
     assert read_header(log_bytes(log, 5, 1)).attributes & CONTROL
     assert [entry[:3] for entry in log.aborted_transactions(0, 6)] == [(4, 3, 5)]
     assert log.aborted_transactions(0, 3) == []

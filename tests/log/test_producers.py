@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import ApiError, Error
 from penstock.log.producer_snapshot import DamagedSnapshot, decode_snapshot, encode_snapshot
-from penstock.log.producers import ProducerStates
+from penstock.log.producers import ALL_STABLE, ProducerStates
 from penstock.wire.batch import TRANSACTIONAL, BatchHeader
 from penstock.wire.control import ControlType
 
@@ -78,32 +78,91 @@ def test_a_producer_without_a_sequence_is_refused() -> None:
     assert refusal(ProducerStates(), header(0, epoch=-1)) is Error.INVALID_RECORD
 
 
-def test_a_transaction_holds_the_last_stable_offset() -> None:
+def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark() -> None:
     states = appended(
         header(0, attributes=TRANSACTIONAL), header(0, producer=2, attributes=TRANSACTIONAL), header(0, producer=3)
     )
-    assert states.first_open_offset == 0
-    assert states.last_stable_offset(3) == 0
+    assert states.first_open_offset == states.first_unstable_offset == 0
     assert refusal(states, header(1, producer=2)) is Error.INVALID_TXN_STATE
     aborted = states.note_marker(header(-1), ControlType.ABORT, 7, 3)
     assert aborted is not None and (aborted.first_offset, aborted.last_offset, aborted.last_stable_offset) == (0, 3, 1)
-    assert states.last_stable_offset(3) == 0  # the marker is not below the high watermark yet
-    assert states.last_stable_offset(4) == 1
+    states.high_watermark_moved(3)
+    assert states.first_unstable_offset == 0
+    states.high_watermark_moved(4)
+    assert states.first_unstable_offset == 1
     assert states.note_marker(header(-1, producer=2), ControlType.COMMIT, 7, 4) is None
-    assert states.last_stable_offset(5) == 5
+    assert states.first_unstable_offset == 1
+    states.high_watermark_moved(5)
+    assert states.first_unstable_offset == ALL_STABLE
 
 
-def test_markers_fence() -> None:
-    states = appended(header(0, epoch=2, attributes=TRANSACTIONAL))
+def test_a_transaction_is_open_in_its_own_epoch_only() -> None:
+    states = appended(header(0, epoch=2, attributes=TRANSACTIONAL), header(0, producer=2))
+    assert states.is_open(1, 2)
+    assert not states.is_open(1, 3) and not states.is_open(1, 1) and not states.is_open(2, 0)
     states.note_marker(header(-1, epoch=2), ControlType.COMMIT, 7, 1)
-    states.check_marker(1, 2, 7)
-    for epoch, coordinator, error in [
-        (1, 7, Error.INVALID_PRODUCER_EPOCH),
-        (2, 6, Error.TRANSACTION_COORDINATOR_FENCED),
-    ]:
-        with pytest.raises(ApiError) as caught:
-            states.check_marker(1, epoch, coordinator)
-        assert caught.value.error is error
+    assert not states.is_open(1, 2)
+
+
+def marker_refusal(states: ProducerStates, epoch: int, coordinator: int, version: int) -> Error | None:
+    try:
+        states.check_marker(1, epoch, coordinator, version)
+    except ApiError as refused:
+        return refused.error
+    return None
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_markers_fence(version: int) -> None:
+    states = appended(header(0, epoch=2, attributes=TRANSACTIONAL))
+    assert marker_refusal(ProducerStates(), 0, 0, version) is None
+    assert marker_refusal(states, 1, 7, version) is Error.INVALID_PRODUCER_EPOCH
+    assert marker_refusal(states, 3, 7, version) is None
+    states.note_marker(header(-1, epoch=3), ControlType.COMMIT, 7, 1)
+    assert marker_refusal(states, 3, 7, version) is None  # the same marker again
+    assert marker_refusal(states, 2, 7, version) is Error.INVALID_PRODUCER_EPOCH
+    assert marker_refusal(states, 3, 6, version) is Error.TRANSACTION_COORDINATOR_FENCED
+    assert marker_refusal(states, 4, 8, version) is None
+
+
+def test_a_marker_of_the_records_own_epoch_is_of_an_older_transaction_since_version_two() -> None:
+    states = appended(header(0, epoch=2, attributes=TRANSACTIONAL))
+    assert marker_refusal(states, 2, 7, 1) is None
+    assert marker_refusal(states, 2, 7, 2) is Error.INVALID_PRODUCER_EPOCH
+
+
+def test_after_a_marker_of_a_newer_epoch_sequences_begin_again() -> None:
+    states = appended(header(0, 3, attributes=TRANSACTIONAL))
+    states.note_marker(header(-1, epoch=1), ControlType.COMMIT, 7, 3)
+    assert refusal(states, header(3, attributes=TRANSACTIONAL)) is Error.INVALID_PRODUCER_EPOCH
+    assert refusal(states, header(3, epoch=1)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(header(0, epoch=1)) is None
+    state = states.get(1)
+    assert state is not None and (state.epoch, state.last_sequence, state.last_offset) == (1, -1, -1)
+
+
+def test_after_a_marker_of_the_same_epoch_sequences_go_on() -> None:
+    states = appended(header(0, 3, attributes=TRANSACTIONAL))
+    states.note_marker(header(-1), ControlType.COMMIT, 7, 3)
+    repeated = states.check(header(0, 3, attributes=TRANSACTIONAL))
+    assert repeated is not None and repeated == states.repeated(header(0, 3))
+    assert refusal(states, header(0, 1)) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.repeated(header(0, 1)) is None and states.repeated(header(0, 3, epoch=1)) is None
+    assert states.check(header(3)) is None
+
+
+def test_the_records_of_a_group_have_no_sequence() -> None:
+    states = ProducerStates()
+    states.note(header(-1, 2, attributes=TRANSACTIONAL), 0)
+    states.note(header(-1, 2, attributes=TRANSACTIONAL), 2)
+    assert states.is_open(1, 0) and states.first_unstable_offset == 0
+    state = states.get(1)
+    assert state is not None and (state.last_sequence, state.last_offset) == (-1, 3)
+    states.check_epoch(1, 0)
+    with pytest.raises(ApiError) as caught:
+        states.note_marker(header(-1, epoch=1), ControlType.COMMIT, 7, 4)
+        states.check_epoch(1, 0)
+    assert caught.value.error is Error.INVALID_PRODUCER_EPOCH
 
 
 def test_silent_producers_expire_unless_a_transaction_is_open() -> None:

@@ -82,6 +82,7 @@ class Partition:
         self.scrub = Scrub(log)
         # Whatever recovery kept is all there is: with one replica it is committed.
         self.leader = Leader(leader_epoch, log.end_offset, log.end_offset)
+        log.producers.high_watermark_moved(log.end_offset)
         self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
         self.is_syncing = False
         self.config = config
@@ -104,8 +105,16 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """What read_committed readers may see: nothing at or after the first open transaction."""
-        return self.log.producers.last_stable_offset(self.leader.high_watermark)
+        """What read_committed readers may see: nothing at or after the first unstable transaction."""
+        return self.stable_below(self.leader.high_watermark)
+
+    def stable_below(self, high_watermark: int) -> int:
+        """The same, where the high watermark has been read before: what is appended since begins after it.
+
+        So other threads may ask, too.
+        """
+        first_unstable = self.log.producers.first_unstable_offset
+        return high_watermark if first_unstable >= high_watermark else max(first_unstable, self.log.start_offset)
 
     def check_epoch(self, known_epoch: int) -> None:
         """Fence both ways: a client that names a leader epoch must know the current one."""
@@ -170,6 +179,7 @@ class Partition:
             coordinator_epoch=coordinator_epoch,
             leader_epoch=self.leader.epoch,
             now_ms=now_ms,
+            transaction_version=transaction_version,
         )
         self._grew(self.log.size_bytes - size_bytes)
         return appended
@@ -199,6 +209,8 @@ class Partition:
 
     def _committed(self, size_bytes: int) -> None:
         """The high watermark moved: wake those who waited for it."""
+        if self.log.producers.decided:
+            self.log.producers.high_watermark_moved(self.leader.high_watermark)
         if self._commit_waits:
             high_watermark = self.leader.high_watermark
             ready = [callback for end_offset, callback in self._commit_waits if end_offset <= high_watermark]

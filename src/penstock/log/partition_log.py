@@ -203,9 +203,10 @@ class PartitionLog:
         coordinator_epoch: int,
         leader_epoch: int,
         now_ms: int,
+        transaction_version: int = 0,
     ) -> Appended:
         """Append the marker that ends a transaction."""
-        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         encoded = build_control_batch(
             kind,
             timestamp=now_ms,

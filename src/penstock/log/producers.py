@@ -6,6 +6,10 @@ note. Nothing else changes the state, so that replaying the log gives the same s
 
 Sequence numbers count records and wrap after 2^31 - 1. A batch that is one of the last five again is a retry and gets
 its old offset. A producer nobody knows may begin anywhere: its past may have been deleted with old segments.
+
+A transaction is *open* from its first batch to its marker, and *unstable* until the high watermark has passed the
+marker as well. `first_unstable_offset` is where the oldest unstable one begins. Other threads may read that number;
+everything else belongs to the loop.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ PRODUCERS_MAX = 20_000  # of one partition; some 400 bytes each
 NO_EPOCH = -1
 NO_OFFSET = -1
 NO_SEQUENCE = -1
+ALL_STABLE = 2**63 - 1  # the first unstable offset where no transaction is unstable
+STRICT_SINCE = 2  # the version of transactions whose markers always have an epoch newer than that of their records
 SEQUENCE_MASK = 0x7FFFFFFF
 
 _new_tuple = tuple.__new__  # half the time of calling the class, and every batch has one
@@ -73,13 +79,14 @@ class ProducerState:
 class ProducerStates:
     """All producers of one partition, and its open transactions."""
 
-    __slots__ = ("_by_id", "_decided", "_open", "_silent_since", "end_offset")
+    __slots__ = ("_by_id", "_open", "_silent_since", "decided", "end_offset", "first_unstable_offset")
 
     def __init__(self) -> None:
         self._by_id: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
         self._silent_since: dict[int, tuple[int, int]] = {}  # producer id → (its last offset, since when it is that)
-        self._decided: list[tuple[int, int]] = []  # (marker's offset, first offset) not yet below the high watermark
+        self.decided: list[tuple[int, int]] = []  # (marker's offset, first offset) not yet below the high watermark
+        self.first_unstable_offset = ALL_STABLE
         self.end_offset = 0  # the state is that of the log up to here
 
     def __len__(self) -> int:
@@ -116,15 +123,34 @@ class ProducerStates:
             )
         return None
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """ApiError if a newer producer or a newer coordinator has been heard of."""
+    def repeated(self, header: BatchHeader) -> ProducedBatch | None:
+        """The one of a producer's last batches that this one is again, if there is one."""
+        state = self._by_id.get(header.producer_id)
+        if state is None or state.epoch != header.producer_epoch:
+            return None
+        return _same_batch(state, header)
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """ApiError if a newer epoch of the producer has been heard of."""
+        state = self._by_id.get(producer_id)
+        if state is not None and producer_epoch < state.epoch:
+            raise _over(state, producer_epoch)
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """ApiError if a newer producer or a newer coordinator has been heard of.
+
+        From version 2 on the coordinator raises the epoch at the end of every transaction. So a marker of the epoch in
+        which a transaction is open belongs to an older one, and comes late; without an open one it came before.
+        """
         state = self._by_id.get(producer_id)
         if state is None:
             return
-        if producer_epoch < state.epoch:
-            raise ApiError(
-                Error.INVALID_PRODUCER_EPOCH, f"epoch {producer_epoch} of producer {producer_id} is over: {state.epoch}"
-            )
+        is_open = state.transaction_first_offset != NO_OFFSET
+        is_late = transaction_version >= STRICT_SINCE and is_open and producer_epoch == state.epoch
+        if producer_epoch < state.epoch or is_late:
+            raise _over(state, producer_epoch)
         if coordinator_epoch < state.coordinator_epoch:
             raise ApiError(
                 Error.TRANSACTION_COORDINATOR_FENCED,
@@ -156,6 +182,8 @@ class ProducerStates:
         if header.attributes & TRANSACTIONAL and state.transaction_first_offset == NO_OFFSET:
             state.transaction_first_offset = base_offset
             self._open[producer_id] = base_offset
+            if base_offset < self.first_unstable_offset:
+                self.first_unstable_offset = base_offset
 
     def note_marker(
         self, header: BatchHeader, kind: ControlType, coordinator_epoch: int, marker_offset: int
@@ -174,7 +202,7 @@ class ProducerStates:
         if first_offset == NO_OFFSET:
             return None
         self._open.pop(producer_id, None)
-        self._decided.append((marker_offset, first_offset))
+        self.decided.append((marker_offset, first_offset))
         if kind is not ControlType.ABORT:
             return None
         stable = min(self._open.values(), default=marker_offset + 1)
@@ -182,19 +210,21 @@ class ProducerStates:
 
     # -- transactions
 
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction open here, in just this epoch."""
+        state = self._by_id.get(producer_id)
+        return state is not None and state.transaction_first_offset != NO_OFFSET and state.epoch == producer_epoch
+
     @property
     def first_open_offset(self) -> int | None:
         """Where the oldest transaction without a marker begins."""
         return min(self._open.values(), default=None)
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Every transaction that began before this offset is decided, and its marker is below the high watermark."""
-        if not self._open and not self._decided:
-            return high_watermark
-        if self._decided:
-            self._decided = [pair for pair in self._decided if pair[0] >= high_watermark]
-        starts = [first_offset for _marker, first_offset in self._decided]
-        return min([high_watermark, *self._open.values(), *starts])
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Transactions whose markers are below the high watermark are stable now."""
+        self.decided = [pair for pair in self.decided if pair[0] >= high_watermark]
+        starts = [first_offset for _marker, first_offset in self.decided]
+        self.first_unstable_offset = min([ALL_STABLE, *self._open.values(), *starts])
 
     # -- as a whole
 
@@ -240,16 +270,14 @@ class ProducerStates:
             for state in self._by_id.values()
             if state.transaction_first_offset != NO_OFFSET
         }
-        self._decided = []
+        self.decided = []
+        self.first_unstable_offset = min(self._open.values(), default=ALL_STABLE)
         self.end_offset = end_offset
 
 
 def _check_new_epoch(state: ProducerState, header: BatchHeader) -> None:
     if header.producer_epoch < state.epoch:
-        raise ApiError(
-            Error.INVALID_PRODUCER_EPOCH,
-            f"epoch {header.producer_epoch} of producer {state.producer_id} is over: {state.epoch}",
-        )
+        raise _over(state, header.producer_epoch)
     if header.base_sequence != 0:
         raise ApiError(
             Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -257,12 +285,25 @@ def _check_new_epoch(state: ProducerState, header: BatchHeader) -> None:
         )
 
 
+def _over(state: ProducerState, epoch: int) -> ApiError:
+    return ApiError(
+        Error.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of producer {state.producer_id} is over: {state.epoch}"
+    )
+
+
 def _find_duplicate(state: ProducerState, header: BatchHeader, expected: int) -> ProducedBatch:
+    batch = _same_batch(state, header)
+    if batch is None:
+        raise ApiError(
+            Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {state.producer_id} sent sequence {header.base_sequence}, expected was {expected}",
+        )
+    return batch
+
+
+def _same_batch(state: ProducerState, header: BatchHeader) -> ProducedBatch | None:
     last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK
     for batch in state.batches:
         if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
             return batch
-    raise ApiError(
-        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {state.producer_id} sent sequence {header.base_sequence}, expected was {expected}",
-    )
+    return None
