@@ -7,14 +7,17 @@ whole topic, read anew.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import BoundedSemaphore, Event, Thread
 
 import pytest
 
+from penstock.base.identifiers import TopicPartition
 from penstock.testing.broker_process import BrokerProcess
-from penstock.testing.message_history import MessageHistory, ReadMessage
+from penstock.testing.histories.client_history import ClientHistory
+from penstock.testing.histories.facts import Stored, TopicsRead
 from penstock.testing.pytest_plugin import StartPenstock
 
 from .client import DEADLINE_S, Client, Message
@@ -61,7 +64,7 @@ def client_of(broker: BrokerProcess, name: str) -> Iterator[Client]:
         client.close()
 
 
-def write_until(stop: Event, client: Client, topic: str, name: str, history: MessageHistory) -> None:
+def write_until(stop: Event, client: Client, topic: str, name: str, history: ClientHistory) -> None:
     """One producer that sends as fast as it is answered, to all partitions in turn."""
     room = BoundedSemaphore(UNANSWERED_MAX)
     with client.producer(idempotent=True, linger_ms=1) as producer:
@@ -69,11 +72,12 @@ def write_until(stop: Event, client: Client, topic: str, name: str, history: Mes
         while not stop.is_set():
             if not room.acquire(timeout=0.5):
                 continue
-            value = history.sending(name, number, number % PARTITIONS, PADDING_BYTES)
+            where = TopicPartition(topic, number % PARTITIONS)
+            value = history.sending(name, number, where, padding_bytes=PADDING_BYTES)
 
             def done(partition: int, offset: int, error: Exception | None, value: bytes = value) -> None:
                 if error is None:
-                    history.acked(value, partition, offset)
+                    history.acked(value, offset)
                 else:
                     history.failed(value, error)
                 room.release()
@@ -84,22 +88,22 @@ def write_until(stop: Event, client: Client, topic: str, name: str, history: Mes
                 producer.flush(RECOVERY_S)
 
 
-def follow_until(stop: Event, client: Client, topic: str, history: MessageHistory) -> None:
+def follow_until(stop: Event, client: Client, topic: str, history: ClientHistory) -> None:
+    stretches = [history.reading("follower", TopicPartition(topic, number), 0) for number in range(PARTITIONS)]
     with client.reader(topic, range(PARTITIONS)) as reader:
         while not stop.is_set():
             for message in reader.poll(0.5):
-                history.saw(as_read(message))
+                assert message.partition is not None
+                history.saw(stretches[message.partition], message.offset, message.value)
 
 
-def as_read(message: Message) -> ReadMessage:
-    assert message.partition is not None
-    return ReadMessage(message.partition, message.offset, message.value)
-
-
-def read_everything(client: Client, topic: str) -> list[ReadMessage]:
-    ends = [client.offsets(topic, partition) for partition in range(PARTITIONS)]
-    count = sum(end - first for first, end in ends)
-    return [as_read(message) for message in client.consume(topic, count, range(PARTITIONS))]
+def read_everything(client: Client, topic: str) -> TopicsRead:
+    partitions = {}
+    for number in range(PARTITIONS):
+        first, end = client.offsets(topic, number)
+        messages = client.consume(topic, end - first, [number])
+        partitions[TopicPartition(topic, number)] = [Stored(one.offset, one.value) for one in messages]
+    return TopicsRead(partitions)
 
 
 def run(
@@ -113,7 +117,7 @@ def run(
 ) -> BrokerProcess:
     """Write and follow while the faults happen, one after the other, each after that many more acknowledgements."""
     broker = start_penstock(settings=settings or {})
-    history, stop, topic = MessageHistory(), Event(), "written-in-storms"
+    history, stop, topic = ClientHistory(time.monotonic), Event(), "written-in-storms"
     with client_of(broker, name) as client, client_of(broker, "confluent-kafka") as reading:
         with reading.admin() as admin:
             admin.create_topics({topic: PARTITIONS}, topic_settings)
@@ -135,7 +139,7 @@ def run(
         assert not any(thread.is_alive() for thread in threads), broker.log_text()
         assert history.errors == []
         assert history.acknowledged == history.sent
-        assert history.problems(read_everything(reading, topic)) == [], broker.log_text()
+        assert history.findings(read_everything(reading, topic)) == [], broker.log_text()
     return broker
 
 

@@ -1,0 +1,1 @@
+"""What clients of a run did, were told and saw, and the judge who finds every promise that was broken."""
