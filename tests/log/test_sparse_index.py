@@ -39,6 +39,7 @@ def test_it_finds_what_a_list_finds(entries: list[tuple[int, int, bool]], wanted
     for number in wanted:
         assert index.find_by_key(number) == max((pair for pair in model if pair[0] <= number), default=None)
         assert index.find_by_value(number) == max((pair for pair in model if pair[1] <= number), default=None)
+        assert index.first_from_value(number) == min((pair for pair in model if pair[1] >= number), default=None)
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.booleans())

@@ -22,6 +22,7 @@ from penstock.base.world import Disk, NoSpaceError
 from penstock.broker.partition_config import PartitionConfig
 from penstock.log.flush import FlushPlan
 from penstock.log.partition_log import Appended, PartitionLog
+from penstock.log.producers import ALL_STABLE
 from penstock.log.scrub import Scrub
 from penstock.replication.leader import Leader
 from penstock.wire.batch import BatchHeader
@@ -61,6 +62,7 @@ class Partition:
         "log",
         "name",
         "scrub",
+        "stable_waits",
         "takes_at_once",
         "takes_writes",
         "topic_id",
@@ -89,6 +91,7 @@ class Partition:
         self.is_gone = False
         self.takes_at_once = self._would_take_at_once  # a batch can be appended as it is, now, and counts at once
         self.fetch_waits: dict[FetchWait, None] = {}
+        self.stable_waits: dict[FetchWait, int] = {}  # of readers of committed records: the last stable offset they saw
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
         self._writable_waits: list[Callable[[], None]] = []
         self._uncommitted_bytes = 0  # appended, and waiting for a sync to count
@@ -209,8 +212,10 @@ class Partition:
 
     def _committed(self, size_bytes: int) -> None:
         """The high watermark moved: wake those who waited for it."""
-        if self.log.producers.decided:
-            self.log.producers.high_watermark_moved(self.leader.high_watermark)
+        producers = self.log.producers
+        is_stable = producers.first_unstable_offset == ALL_STABLE
+        if producers.decided:
+            producers.high_watermark_moved(self.leader.high_watermark)
         if self._commit_waits:
             high_watermark = self.leader.high_watermark
             ready = [callback for end_offset, callback in self._commit_waits if end_offset <= high_watermark]
@@ -220,6 +225,17 @@ class Partition:
         if self.fetch_waits:
             for wait in list(self.fetch_waits):
                 wait.on_bytes(size_bytes)
+        if self.stable_waits:
+            self._tell_stable_readers(size_bytes, is_stable)
+
+    def _tell_stable_readers(self, size_bytes: int, is_stable: bool) -> None:
+        """Without transactions they wait for bytes as others do. A marker may bring them many at once: tell them."""
+        last_stable_offset = self.last_stable_offset
+        for wait, seen_offset in list(self.stable_waits.items()):
+            if is_stable:
+                wait.on_bytes(size_bytes)
+            elif last_stable_offset > seen_offset:
+                wait.on_change()
 
     def _all_committed(self) -> None:
         """The same, for everything that waited for a sync."""
@@ -325,5 +341,5 @@ class Partition:
         self._tell_fetchers()
 
     def _tell_fetchers(self) -> None:
-        for wait in list(self.fetch_waits):
+        for wait in [*self.fetch_waits, *self.stable_waits]:
             wait.on_change()

@@ -388,12 +388,7 @@ class PartitionLog:
 
     def verify(self, found: LogRange) -> str | None:
         """What is wrong with a range, or None, which is remembered. May block; may run in another thread."""
-        damage = found.damage()
-        if damage is not None:
-            return str(damage)
-        if found.segment is not None:
-            found.segment.mark_verified(found.position, found.position + found.size_bytes)
-        return None
+        return found.verify()
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundByTime | None:
         """The first record that is not older than a time. May block; may run in another thread."""
@@ -411,10 +406,12 @@ class PartitionLog:
             self._rebuild_indexes,
         )
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch a range of offsets, for readers of committed records."""
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, *, may_wait: bool = True
+    ) -> list[AbortedTransaction] | None:
+        """The aborted transactions that touch a range of offsets; None if it would wait for the disk and may not."""
         indexes = [segment.txn_index for segment in self._segments_from(start_offset)]
-        return aborted_between(indexes, start_offset, end_offset)
+        return aborted_between(indexes, start_offset, end_offset, may_wait=may_wait)
 
     # -- flushing
 

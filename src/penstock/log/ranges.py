@@ -21,8 +21,27 @@ class LogRange(NamedTuple):
     file: File
     position: int
     size_bytes: int
-    unverified: bool  # not checked since the start: `PartitionLog.verify` first
+    unverified: bool  # not checked since the start: `verify` first
     segment: Segment | None
+
+    @property
+    def offset_bound(self) -> int:
+        """An offset that the batches do not reach, and not far beyond them."""
+        if self.segment is None:
+            return 0
+        try:
+            return self.segment.offset_bound(self.position + self.size_bytes)
+        except DamagedIndex:  # whoever looks for an offset with it builds it anew
+            return self.segment.next_offset
+
+    def verify(self) -> str | None:
+        """What is wrong with the batches, or None, which is remembered. May block; may run in another thread."""
+        damage = self.damage()
+        if damage is not None:
+            return str(damage)
+        if self.segment is not None:
+            self.segment.mark_verified(self.position, self.position + self.size_bytes)
+        return None
 
     def damage(self) -> DamagedLog | None:
         """Check the batches: their checksums, and their offsets, which no checksum covers. May block; in any thread."""

@@ -304,6 +304,17 @@ class Segment:
             boundary = at
         return boundary
 
+    def offset_bound(self, position: int) -> int:
+        """An offset that no batch before a position reaches: exact at the tail, elsewhere as near as the index is."""
+        if position >= self.size_bytes:
+            return self.next_offset
+        from_offset, lasts, positions = self._recent
+        if positions and position >= positions[0]:
+            at = bisect_left(positions, position)
+            return lasts[at - 1] + 1 if at else from_offset
+        entry = self.index.first_from_value(position)
+        return self.base_offset + entry[0] if entry is not None else self.next_offset
+
     def end_of_batch(self, position: int) -> int:
         """Where the batch that begins at a position ends."""
         positions = self._recent[2]

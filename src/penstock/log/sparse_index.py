@@ -11,7 +11,7 @@ entries of zeros at the end do not count. Offsets here are relative to the segme
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
 
@@ -96,6 +96,21 @@ class SparseIndex:
             at = bisect_right(values, value, 0, len(keys)) - 1
             return keys[at], values[at]
         return self._search(value, 1)
+
+    def first_from_value(self, value: int) -> tuple[int, int] | None:
+        """The first entry whose value is not below this one."""
+        keys, values = self._pending
+        low, high = 0, self._stored_count()
+        if high == 0 or self._read(high - 1)[1] < value:
+            at = bisect_left(values, value, 0, len(keys))
+            return (keys[at], values[at]) if at < len(keys) else None
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(middle)[1] < value:
+                low = middle + 1
+            else:
+                high = middle
+        return self._read(low)
 
     def last(self) -> tuple[int, int] | None:
         keys, values = self._pending

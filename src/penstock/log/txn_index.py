@@ -2,19 +2,22 @@
 
     version 2 | producer id 8 | first offset 8 | last offset (the marker's) 8 | last stable offset 8
 
-A segment without aborted transactions has no such file. Entries stay in memory as well: aborts are rare.
+A segment without aborted transactions has no such file. Entries stay in memory as well: aborts are rare. Those of an
+older segment are read when they are first asked for, perhaps by a thread that answers a reader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
+from threading import Lock
 from typing import NamedTuple
 
 from penstock.log.file_cache import FileCache
 
 ENTRY = Struct(">hqqqq")
 VERSION = 0
+_loading = Lock()  # two threads that read the same file would otherwise both set the entries, and lose one added since
 
 
 class AbortedTransaction(NamedTuple):
@@ -41,12 +44,22 @@ class TransactionIndex:
     def append(self, aborted: AbortedTransaction) -> None:
         self.entries().append(aborted)
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the entries are known without reading a file."""
+        return self._entries is not None
+
     def entries(self) -> list[AbortedTransaction]:
-        """All of them, in the order of their markers."""
-        if self._entries is None:
-            self._entries = read_entries(_content(self._files, self.path))
-            self._written = len(self._entries)
-        return self._entries
+        """All of them, in the order of their markers. Any thread may ask; the first blocks."""
+        entries = self._entries
+        if entries is None:
+            with _loading:
+                entries = self._entries
+                if entries is None:
+                    entries = read_entries(_content(self._files, self.path))
+                    self._written = len(entries)
+                    self._entries = entries
+        return entries
 
     def write_pending(self) -> bool:
         """Put what only memory knows into the file; whether the file has changed and is not synced."""
@@ -81,11 +94,13 @@ class TransactionIndex:
 
 
 def aborted_between(
-    indexes: Iterable[TransactionIndex], start_offset: int, end_offset: int
-) -> list[AbortedTransaction]:
-    """The aborted transactions of these segments that touch a range of offsets."""
+    indexes: Iterable[TransactionIndex], start_offset: int, end_offset: int, *, may_wait: bool = True
+) -> list[AbortedTransaction] | None:
+    """The aborted transactions of these segments that touch a range of offsets; None if it would wait for the disk."""
     found = []
     for index in indexes:
+        if not (may_wait or index.is_loaded):
+            return None
         for entry in index.entries():
             if entry.last_offset >= start_offset and entry.first_offset < end_offset:
                 found.append(entry)

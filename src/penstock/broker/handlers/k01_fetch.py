@@ -4,6 +4,9 @@ A request becomes a `_Fetch`: it looks at its partitions, and answers at once if
 will not wait; otherwise it registers with the partitions and looks again when they have news or the time is over.
 Records go from the file to the socket; a range that is not in memory, or was not checked since the start, is first read
 and checked beside the loop.
+
+A reader of committed records (`isolation_level` 1) sees nothing at or after the last stable offset, waits for that
+rather than for the high watermark, and is told which of the transactions in what it gets were aborted.
 """
 
 from __future__ import annotations
@@ -126,10 +129,12 @@ class _Fetch:
         "_connection",
         "_correlation_id",
         "_handler",
+        "_is_committed_only",
         "_is_full",
         "_is_over",
         "_is_planned",
         "_items",
+        "_lacks_aborted",
         "_missing_bytes",
         "_ranges",
         "_request",
@@ -156,6 +161,7 @@ class _Fetch:
         self._version = version
         self._correlation_id = correlation_id
         self._request = request
+        self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._session = session
         self._items = items
         self._is_full = is_full
@@ -163,6 +169,7 @@ class _Fetch:
         self._ranges: list[tuple[Answer, Partition, LogRange]] = []
         self._watched: list[Partition] = []
         self._missing_bytes = 0
+        self._lacks_aborted = False  # the list of aborted transactions is on the disk
         self._slot: Slot | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_planned = False
@@ -186,16 +193,20 @@ class _Fetch:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._answer)
         for partition in self._watched:
-            partition.fetch_waits[self] = None
+            if self._is_committed_only:
+                partition.stable_waits[self] = partition.last_stable_offset
+            else:
+                partition.fetch_waits[self] = None
         return None
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _look(self) -> tuple[int, bool]:
+    def _look(self, *, may_wait: bool = False) -> tuple[int, bool]:
         """What there is to tell now: its bytes, and whether it must be told at once (an error)."""
         self._answers.clear()
         self._ranges.clear()
         self._watched.clear()
+        self._lacks_aborted = False
         room_bytes = min(self._request.max_bytes, self._handler.bytes_max)
         total_bytes = 0
         is_urgent = not self._items
@@ -205,6 +216,8 @@ class _Fetch:
                 partition = self._partition_of(item)
                 self._watched.append(partition)
                 size_bytes = self._read(item, partition, answer, room_bytes - total_bytes, total_bytes == 0)
+                if size_bytes and self._is_committed_only:
+                    self._tell_aborted(item, partition, answer, may_wait)
                 total_bytes += size_bytes
                 is_urgent = is_urgent or answer.diverging is not None
             except ApiError as error:
@@ -239,10 +252,9 @@ class _Fetch:
         """Fill in the answer for one partition; returns the bytes of its records."""
         log = partition.log
         answer.high_watermark = partition.high_watermark
-        answer.last_stable_offset = partition.last_stable_offset
+        answer.last_stable_offset = partition.stable_below(answer.high_watermark)
         answer.log_start_offset = log.start_offset
-        is_committed_only = self._request.isolation_level == READ_COMMITTED
-        if is_committed_only:
+        if self._is_committed_only:
             answer.aborted = []
         if item.last_fetched_epoch >= 0:
             epoch, end_offset = partition.end_of_epoch(item.last_fetched_epoch)
@@ -251,7 +263,7 @@ class _Fetch:
             if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
                 answer.diverging = (epoch, end_offset)
                 return 0
-        end_offset = answer.last_stable_offset if is_committed_only else answer.high_watermark
+        end_offset = answer.last_stable_offset if self._is_committed_only else answer.high_watermark
         if not log.start_offset <= item.fetch_offset <= log.end_offset:
             raise ApiError(Error.OFFSET_OUT_OF_RANGE)
         if item.fetch_offset >= end_offset or (room_bytes <= 0 and not is_first):
@@ -261,14 +273,15 @@ class _Fetch:
         )
         if not found.size_bytes:
             return 0
-        if is_committed_only:
-            answer.aborted = [
-                (aborted.producer_id, aborted.first_offset)
-                for aborted in log.aborted_transactions(item.fetch_offset, end_offset)
-            ]
         answer.records = FileRange(found.file, found.position, found.size_bytes)
         self._ranges.append((answer, partition, found))
         return found.size_bytes
+
+    def _tell_aborted(self, item: FetchedPartition, partition: Partition, answer: Answer, may_wait: bool) -> None:
+        _, _, found = self._ranges[-1]
+        aborted = partition.log.aborted_transactions(item.fetch_offset, found.offset_bound, may_wait=may_wait)
+        self._lacks_aborted = self._lacks_aborted or aborted is None
+        answer.aborted = [(entry.producer_id, entry.first_offset) for entry in aborted or ()]
 
     def _has_news(self, item: FetchedPartition, answer: Answer) -> bool:
         return (
@@ -314,21 +327,20 @@ class _Fetch:
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._watched:
-            partition.fetch_waits.pop(self, None)
+            (partition.stable_waits if self._is_committed_only else partition.fetch_waits).pop(self, None)
 
     def _is_ready_to_send(self) -> bool:
-        return all(
+        return not self._lacks_aborted and all(
             not found.unverified and found.file.is_cached(found.position, found.size_bytes)
             for _, _, found in self._ranges
         )
 
     def _is_cold(self) -> bool:
         """Whether finding the records of some partition may have to wait for the disk."""
-        is_committed_only = self._request.isolation_level == READ_COMMITTED
         for item in self._items:
             partition = self._handler.partitions.get(item.name)
             if partition is not None:
-                end_offset = partition.last_stable_offset if is_committed_only else partition.high_watermark
+                end_offset = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
                 is_there = partition.log.start_offset <= item.fetch_offset < end_offset
                 if is_there and not partition.log.is_warm(item.fetch_offset, item.max_bytes):
                     return True
@@ -340,7 +352,7 @@ class _Fetch:
 
     def _warm(self) -> None:
         """In a thread: find the ranges, bring them into memory and check them; what is bad is not served."""
-        self._look()
+        self._look(may_wait=True)
         for answer, partition, found in self._ranges:
             problem = None
             try:
