@@ -42,6 +42,7 @@ class FakeStream:
         self.room_bytes = 1 << 40
         self.on_readable: Callable[[], None] | None = None
         self.on_writable: Callable[[], None] | None = None
+        self.after: list[Callable[[], None]] = []
         self.is_closed = False
 
     def recv_into(self, buffer: Buffer) -> int:
@@ -73,6 +74,9 @@ class FakeStream:
     def watch_read(self, callback: Callable[[], None] | None) -> None:
         self.on_readable = callback
 
+    def after_reading(self, callback: Callable[[], None]) -> None:
+        self.after.append(callback)
+
     def watch_write(self, callback: Callable[[], None] | None) -> None:
         self.on_writable = callback
 
@@ -84,6 +88,8 @@ class FakeStream:
         self.incoming.extend(pieces)
         while self.incoming and self.on_readable is not None and not self.is_closed:
             self.on_readable()
+            while self.after:
+                self.after.pop(0)()
 
     def take(self, room_bytes: int) -> None:
         """The peer takes so much more."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.base.real_disk import RealDisk
 from penstock.base.real_network import RealNetwork
+from penstock.base.real_poll import EpollPoll, LoopPoll
 from penstock.base.world import Disk, Listener, Network, Stream
 from penstock.testing.sim_disk import SimDisk
 from penstock.testing.sim_loop import SimLoop
@@ -263,7 +264,40 @@ async def a_watch_repeats_while_there_is_something(network: Network, disk: Disk,
     return seen
 
 
+async def after_reading_comes_after_reading(network: Network, disk: Disk, folder: str) -> object:
+    """And once, also for what nobody reads, and from outside of a watch."""
+    first, second = await connected(network), await connected(network)
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    def ended() -> None:
+        seen.append("after")
+        if len(seen) == 5:
+            done.set()
+
+    def reading(stream: Stream) -> Callable[[], None]:
+        def read() -> None:
+            stream.recv_into(bytearray(10))
+            seen.append("read")
+            stream.after_reading(ended)
+
+        return read
+
+    first.client.send(b"x")
+    second.client.send(b"y")
+    await fires(second.server.watch_read)
+    first.server.watch_read(reading(first.server))
+    second.server.watch_read(reading(second.server))
+    first.server.after_reading(ended)
+    async with asyncio.timeout(DEADLINE_S):
+        await done.wait()
+    first.close()
+    second.close()
+    return sorted(seen), seen[-1]
+
+
 SCRIPTS = [
+    after_reading_comes_after_reading,
     both_ways,
     nothing_there,
     closing_ends,
@@ -291,8 +325,9 @@ def simulate(script: Callable[[Network], Coroutine[Any, Any, T]]) -> T:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_script(script: Callable[[Network, Disk, str], Coroutine[Any, Any, object]], tmp_path: Path) -> None:
     simulated = simulate(lambda network: script(network, SimDisk(), ""))
-    real = asyncio.run(script(RealNetwork(), RealDisk(), str(tmp_path)))
-    assert simulated == real
+    for poll in (EpollPoll, LoopPoll):
+        real = asyncio.run(script(RealNetwork(poll), RealDisk(), str(tmp_path)))
+        assert simulated == real
 
 
 steps = st.one_of(

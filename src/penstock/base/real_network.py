@@ -1,4 +1,4 @@
-"""The network of this machine: raw non-blocking sockets on the event loop's readers and writers.
+"""The network of this machine: raw non-blocking sockets, one poll for all that receive, the event loop's writers.
 
 Not asyncio's transports: those copy what they receive, and uvloop's have no sendfile.
 """
@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 
 from penstock.base.real_disk import RealFile
+from penstock.base.real_poll import ReadPoll, read_poll
 from penstock.base.world import Address, Buffer, File, SocketOptions, Stream
 
 logger = logging.getLogger(__name__)
@@ -27,23 +28,26 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class RealStream:
     """One connected socket. The hot calls are the socket's own methods, bound once."""
 
-    __slots__ = ("_fd", "_loop", "_reading", "_socket", "_writing", "local", "peer", "recv_into", "send")
+    __slots__ = ("_fd", "_loop", "_poll", "_socket", "_writing", "after_reading", "local", "peer", "recv_into", "send")
 
     recv_into: Callable[[Buffer], int]
     send: Callable[[Buffer], int]
+    after_reading: Callable[[Callable[[], None]], None]
 
-    def __init__(self, connected: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connected: socket.socket, loop: asyncio.AbstractEventLoop, poll: ReadPoll) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._socket = connected
         self._loop = loop
         self._fd = connected.fileno()
-        self._reading = self._writing = False
+        self._poll = poll
+        self._writing = False
         self.peer = Address(*connected.getpeername()[:2])
         self.local = Address(*connected.getsockname()[:2])
         self.recv_into = connected.recv_into
         self.send = connected.send
+        self.after_reading = poll.after_reading
 
     def send_more(self, data: Buffer) -> int:
         return self._socket.send(data, _MSG_MORE)
@@ -54,11 +58,9 @@ class RealStream:
 
     def watch_read(self, callback: Callable[[], None] | None) -> None:
         if callback is not None:
-            self._loop.add_reader(self._fd, callback)
-            self._reading = True
-        elif self._reading:
-            self._loop.remove_reader(self._fd)
-            self._reading = False
+            self._poll.watch(self._fd, callback)
+        elif self._fd >= 0:
+            self._poll.forget(self._fd)
 
     def watch_write(self, callback: Callable[[], None] | None) -> None:
         if callback is not None:
@@ -80,12 +82,17 @@ class RealListener:
     """A listening socket; accepts a bounded number of connections for each wake of the loop."""
 
     def __init__(
-        self, listening: socket.socket, accept: Callable[[Stream], None], loop: asyncio.AbstractEventLoop
+        self,
+        listening: socket.socket,
+        accept: Callable[[Stream], None],
+        loop: asyncio.AbstractEventLoop,
+        poll: ReadPoll,
     ) -> None:
         self.address = Address(*listening.getsockname()[:2])
         self._socket = listening
         self._accept = accept
         self._loop = loop
+        self._poll = poll
         self._closed = False
         loop.add_reader(listening.fileno(), self._on_readable)
 
@@ -105,7 +112,7 @@ class RealListener:
                 self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
                 return
             try:
-                stream = RealStream(connected, self._loop)
+                stream = RealStream(connected, self._loop, self._poll)
             except OSError:  # the peer is gone already
                 connected.close()
                 continue
@@ -123,7 +130,16 @@ class RealListener:
 
 
 class RealNetwork:
-    """TCP over IPv4 and IPv6."""
+    """TCP over IPv4 and IPv6, on one event loop."""
+
+    def __init__(self, poll: Callable[[asyncio.AbstractEventLoop], ReadPoll] = read_poll) -> None:
+        self._new_poll = poll
+        self._poll: ReadPoll | None = None
+
+    def _poll_on(self, loop: asyncio.AbstractEventLoop) -> ReadPoll:
+        if self._poll is None:
+            self._poll = self._new_poll(loop)
+        return self._poll
 
     async def listen(
         self, host: str, port: int, accept: Callable[[Stream], None], options: SocketOptions = _DEFAULT_OPTIONS
@@ -148,7 +164,7 @@ class RealNetwork:
         except BaseException:
             listening.close()
             raise
-        return RealListener(listening, accept, loop)
+        return RealListener(listening, accept, loop, self._poll_on(loop))
 
     async def connect(self, host: str, port: int) -> RealStream:
         loop = asyncio.get_running_loop()
@@ -158,7 +174,7 @@ class RealNetwork:
             connecting.setblocking(False)
             try:
                 await loop.sock_connect(connecting, address)
-                return RealStream(connecting, loop)
+                return RealStream(connecting, loop, self._poll_on(loop))
             except OSError as error:
                 connecting.close()
                 last_error = error

@@ -162,6 +162,10 @@ class Stream(Protocol):
         """Call back whenever there is something to receive; None stops."""
         ...
 
+    def after_reading(self, callback: Callable[[], None]) -> None:
+        """Call back once, after the streams that have something to receive now have been asked for it."""
+        ...
+
     def watch_write(self, callback: Callable[[], None] | None) -> None:
         """Call back whenever there is room to send; None stops."""
         ...

@@ -7,7 +7,8 @@ exactly to the end of that frame, so that nothing of the next one has to be move
 large frame.
 
 Answering. A handler returns its response, or reserves a `Slot` and fills it later; slots leave in order. A handler that
-still needs the bytes of its request *holds* the connection: nothing more is read until it releases it.
+still needs the bytes of its request *holds* the connection: nothing more is read until it releases it. What is answered
+at once leaves when all connections that had something to read have been read.
 
 Everything is bounded: the frame, the slots, the responses not yet taken by the peer, and the time that an unfinished
 frame or an unread response may take (`is_overdue`, asked by the server's sweep).
@@ -202,9 +203,6 @@ class Connection:
                 if count >= _WHOLE_FRAME_BYTES_MIN and _UNPACK_SIZE(shared)[0] == count - 4:
                     response = self._dispatch(self, shared[4:count])
                     if response is not None:
-                        if type(response) is bytes and not (self._slots or self._out):
-                            self._send_one(response)
-                            return
                         self._answer(response)
                 elif count:
                     self._take_shared(shared, count)
@@ -217,8 +215,7 @@ class Connection:
         except BlockingIOError:
             return
         except ConnectionBroken as broken:
-            if self._out and not self._is_watching_write:
-                self._flush()  # the requests before the broken one get their answers
+            self._flush_now()  # the requests before the broken one get their answers
             self.close(str(broken))
             return
         except OSError:
@@ -227,17 +224,7 @@ class Connection:
         if not count:
             self.close(None)
         elif self._out and not self._is_watching_write:
-            self._flush()
-
-    def _send_one(self, response: bytes) -> None:
-        """The common case: one request came whole, and nothing stands between its answer and the socket."""
-        try:
-            sent = self._send(response)
-        except BlockingIOError:
-            sent = 0
-        if sent != len(response):
-            self._queue(response[sent:])
-            self._flush()
+            self._stream.after_reading(self._flush_now)
 
     def _take_shared(self, shared: memoryview, count: int) -> None:
         position = self._handle_frames(shared, 0, count)
@@ -368,8 +355,7 @@ class Connection:
             except ConnectionBroken as broken:
                 self.close(str(broken))
                 return
-            if self._out and not self._is_watching_write:
-                self._flush()
+            self._flush_now()
 
     # ── for handlers ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -395,8 +381,7 @@ class Connection:
             ready = slots.popleft().response
             if ready is not None:
                 self._queue(ready)
-        if self._out and not self._is_watching_write:
-            self._flush()
+        self._flush_now()
         if not self._is_reading:
             self._resume()
 
@@ -454,6 +439,10 @@ class Connection:
             self._unsent_bytes += len(response)
         if self._unsent_bytes > UNSENT_BYTES_MAX:
             self._update_reading()
+
+    def _flush_now(self) -> None:
+        if self._out and not self._is_watching_write:
+            self._flush()
 
     def _flush(self) -> None:
         """Send until the socket is full, then let the loop tell when to go on."""

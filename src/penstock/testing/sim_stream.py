@@ -226,6 +226,9 @@ class SimStream:
             self._check_open()
         self._readable.set(callback)
 
+    def after_reading(self, callback: Callable[[], None]) -> None:
+        self._links.loop.call_soon(callback)
+
     def watch_write(self, callback: Callable[[], None] | None) -> None:
         if callback is not None:
             self._check_open()
