@@ -25,16 +25,14 @@ HEAVY_AND_OPTIONAL = {"pyspark", "pyarrow", "pandas"}
 TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {
+    "penstock.broker.transaction_links",
     "penstock.groups.assignors",
     "penstock.groups.regular_expressions",
-    "penstock.groups.deadlines",
-    "penstock.groups.shard",
     "penstock.cli.__main__",
     "penstock.cli.serve",
     "penstock.testing.pytest_plugin",
     "penstock.wire.messages.consumer_protocol",
     "penstock.wire.messages.offsets_topic_records",
-    "penstock.wire.messages.transaction_topic_records",
     "penstock.wire.state_records",
 }
 LINES_MAX = 600

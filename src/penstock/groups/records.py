@@ -5,4 +5,10 @@ from __future__ import annotations
 from penstock.wire.messages.offsets_topic_records import OFFSETS_TOPIC_RECORDS, GroupMetadataValue, OffsetCommitValue
 from penstock.wire.state_records import StateCodec
 
-OFFSETS_CODEC = StateCodec(OFFSETS_TOPIC_RECORDS, {OffsetCommitValue: 3, GroupMetadataValue: 3})
+
+def _version_of_offset(value: OffsetCommitValue) -> int:
+    """Only the second version ever could say when to forget an offset."""
+    return 1 if value.expire_timestamp >= 0 else 4
+
+
+OFFSETS_CODEC = StateCodec(OFFSETS_TOPIC_RECORDS, {OffsetCommitValue: _version_of_offset, GroupMetadataValue: 3})

@@ -11,14 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from penstock.base.errors import ApiError, Error
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step, Token
+from penstock.groups.classic_group import ClassicGroup, ClassicState
+from penstock.groups.classic_groups import ClassicGroups
+from penstock.groups.offsets import Offsets
 from penstock.groups.settings import GroupSettings
 from penstock.groups.table import Caller, GroupTable, Topics
-from penstock.wire.messages.k11_join_group import JoinGroupRequest
-from penstock.wire.messages.k12_heartbeat import HeartbeatRequest
-from penstock.wire.messages.k13_leave_group import LeaveGroupRequest
-from penstock.wire.messages.k14_sync_group import SyncGroupRequest
+from penstock.wire.messages.k08_offset_commit import OffsetCommitRequest
+from penstock.wire.messages.k09_offset_fetch import OffsetFetchRequestGroup
+from penstock.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from penstock.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from penstock.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, LeaveGroupResponseMember
+from penstock.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.wire.messages.k15_describe_groups import DescribeGroupsResponseGroup
+from penstock.wire.messages.k16_list_groups import ListGroupsResponseGroup
 from penstock.wire.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
+from penstock.wire.messages.k42_delete_groups import DeleteGroupsResponseGroup
+from penstock.wire.messages.k47_offset_delete import OffsetDeleteRequest
+from penstock.wire.messages.offsets_topic_records import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
+
+EXPIRED_AT_ONCE_MAX = 10_000
+EXPIRE_MORE_AFTER_MS = 1000
+UNKNOWN_GROUP_IS_AN_ERROR_SINCE = 6
 
 
 class GroupShard:
@@ -26,51 +41,157 @@ class GroupShard:
 
     def __init__(self, settings: GroupSettings, new_uuid: Callable[[], UUID], topics: Topics) -> None:
         self.table = GroupTable(settings, new_uuid, topics)
+        self.classic = ClassicGroups(self.table)
+        self.offsets = Offsets(self.table, self.classic.heard_of)
+        self._next_expiry_ms: int | None = None
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def replay(self, record: StateRecord, producer: ProducerEpoch | None, offset: int) -> None:
-        raise NotImplementedError
+        if isinstance(record.key, OffsetCommitKey | LegacyOffsetCommitKey):
+            self.offsets.replay(record, producer, offset)
+        elif isinstance(record.key, GroupMetadataKey):
+            self.classic.replay(record)
 
     def replay_marker(self, producer: ProducerEpoch, *, is_commit: bool) -> None:
-        raise NotImplementedError
+        self.offsets.replay_marker(producer, is_commit=is_commit)
 
     def start(self, now: Moment) -> Step:
-        raise NotImplementedError
+        step = Step()
+        self.offsets.start()
+        self.classic.start(now, step)
+        self._next_expiry_ms = now.monotonic_ms + self.table.settings.offsets_retention_check_interval_ms
+        return step
 
     # ── time and the world ───────────────────────────────────────────────────────────────────────────────────────
 
     def next_deadline_ms(self) -> int | None:
-        raise NotImplementedError
+        deadlines = (self._next_expiry_ms, self.classic.next_deadline_ms())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def on_time(self, now: Moment) -> Step:
-        raise NotImplementedError
+        step = Step()
+        self.classic.on_time(now, step)
+        if self._next_expiry_ms is not None and now.monotonic_ms >= self._next_expiry_ms:
+            self._expire(step, now)
+        return step
+
+    def _expire(self, step: Step, now: Moment) -> None:
+        """Forget offsets that are too old, and empty groups that have none left."""
+        self._next_expiry_ms = now.monotonic_ms + self.table.settings.offsets_retention_check_interval_ms
+        for group in self.table:
+            tombstones, has_nothing = self.offsets.expired(group, now)
+            step.records += tombstones
+            is_awaited = isinstance(group, ClassicGroup) and bool(group.pending_members)
+            if has_nothing and group.is_empty and not is_awaited:
+                step.records += group.tombstones()
+            if len(step.records) >= EXPIRED_AT_ONCE_MAX:
+                self._next_expiry_ms = now.monotonic_ms + EXPIRE_MORE_AFTER_MS
+                return
 
     def use_settings(self, settings: GroupSettings) -> None:
         """A dynamic setting has changed."""
         self.table.settings = settings
 
-    def topics_changed(self, names: frozenset[str], now: Moment) -> Step:
+    def topics_changed(self, names: frozenset[str], _now: Moment) -> Step:
         """Topics were created, changed or deleted: `Topics` shows them as they are now."""
-        raise NotImplementedError
+        return Step(records=self.offsets.tombstones_of_deleted(names))
 
     # ── members of classic groups, and members of consumer groups that still speak the classic protocol ──────────
 
     def join_group(self, token: Token, request: JoinGroupRequest, caller: Caller, now: Moment) -> Step:
-        raise NotImplementedError
+        if not request.group_id:
+            refusal = JoinGroupResponse(error_code=Error.INVALID_GROUP_ID, member_id=request.member_id)
+            return Step(answers=[(token, refusal)])
+        return self.classic.join_group(token, request, caller, now)
 
     def sync_group(self, token: Token, request: SyncGroupRequest, now: Moment) -> Step:
-        raise NotImplementedError
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup) and not group.is_empty:
+            return self.classic.sync_group(group, token, request, now)
+        error = Error.UNKNOWN_MEMBER_ID if request.group_id else Error.INVALID_GROUP_ID
+        return Step(answers=[(token, SyncGroupResponse(error_code=error))])
 
     def heartbeat(self, token: Token, request: HeartbeatRequest, now: Moment) -> Step:
-        raise NotImplementedError
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return self.classic.heartbeat(group, token, request, now)
+        error = Error.UNKNOWN_MEMBER_ID if request.group_id else Error.INVALID_GROUP_ID
+        return Step(answers=[(token, HeartbeatResponse(error_code=error))])
 
     def leave_group(self, token: Token, request: LeaveGroupRequest, now: Moment) -> Step:
         """Members of version 3 and newer; the handler makes the one member of an older request such a list."""
-        raise NotImplementedError
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return self.classic.leave_group(group, token, request, now)
+        if not request.group_id:
+            return Step(answers=[(token, LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID))])
+        strangers = [
+            LeaveGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=Error.UNKNOWN_MEMBER_ID,
+            )
+            for member in request.members
+        ]
+        return Step(answers=[(token, LeaveGroupResponse(members=strangers))])
 
     # ── offsets ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def commit_offsets(self, token: Token, request: OffsetCommitRequest, caller: Caller, now: Moment) -> Step:
+        """Topics that exist, with their names and ids."""
+        return self.offsets.commit(token, request, caller, now)
+
     def txn_commit_offsets(self, token: Token, request: TxnOffsetCommitRequest, caller: Caller, now: Moment) -> Step:
-        """Offsets that count when the producer's transaction commits."""
-        raise NotImplementedError
+        """Offsets that count when the producer's transaction commits; topics that exist."""
+        return self.offsets.commit_in_transaction(token, request, caller, now)
+
+    def fetch_offsets(self, token: Token, asked: OffsetFetchRequestGroup, *, require_stable: bool) -> Step:
+        """Of one group; the answer is an `OffsetFetchResponseGroup`. Topics with their names and ids."""
+        return self.offsets.fetch(token, asked, require_stable=require_stable)
+
+    def delete_offsets(self, token: Token, request: OffsetDeleteRequest) -> Step:
+        return self.offsets.delete(token, request)
+
+    # ── groups as a whole ────────────────────────────────────────────────────────────────────────────────────────
+
+    def list_groups(self, token: Token, states: frozenset[str], types: frozenset[str]) -> Step:
+        """The answer is a list of `ListGroupsResponseGroup`. Filters in small letters; an empty one takes all."""
+        listed = [
+            ListGroupsResponseGroup(
+                group_id=group.group_id,
+                protocol_type=group.listed_protocol_type,
+                group_state=group.state_name,
+                group_type=group.kind.value,
+            )
+            for group in self.table
+            if (not states or group.state_name.lower() in states) and (not types or group.kind.value.lower() in types)
+        ]
+        return Step(answers=[(token, listed)])
+
+    def describe_group(self, token: Token, group_id: str, caller: Caller) -> Step:
+        """The answer is a `DescribeGroupsResponseGroup`. A group of another kind is as unknown as none."""
+        group = self.table.of_kind(group_id, ClassicGroup)
+        if group is not None:
+            return Step(answers=[(token, self.classic.describe(group))])
+        unknown = DescribeGroupsResponseGroup(group_id=group_id, group_state=ClassicState.DEAD.value)
+        if caller.version >= UNKNOWN_GROUP_IS_AN_ERROR_SINCE:
+            unknown.error_code = Error.GROUP_ID_NOT_FOUND
+            unknown.error_message = f"there is no classic group {group_id}"
+        return Step(answers=[(token, unknown)])
+
+    def delete_group(self, token: Token, group_id: str) -> Step:
+        """With its offsets. The answer is a `DeleteGroupsResponseGroup`."""
+        step = Step()
+        error = Error.NONE
+        try:
+            group = self.table.get(group_id)
+            if group is None:
+                raise ApiError(Error.GROUP_ID_NOT_FOUND)
+            group.check_delete()
+            step.records += self.offsets.tombstones_of_group(group_id)
+            step.records += group.tombstones()
+        except ApiError as refused:
+            error = refused.error
+        step.answers.append((token, DeleteGroupsResponseGroup(group_id=group_id, error_code=error)))
+        return step

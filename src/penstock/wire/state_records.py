@@ -6,8 +6,9 @@ versions that this release does not know are passed over when a log is read: a n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
+from typing import Any, TypeAlias
 
 from penstock.base.steps import StateRecord
 from penstock.base.world import Buffer
@@ -16,12 +17,17 @@ from penstock.wire.schema import Message, ProtocolError, declared_versions
 
 _INT16 = Struct(">h")
 
+WrittenVersion: TypeAlias = int | Callable[[Any], int]
+"""the version a value is written in, or what decides it where that depends on what it says"""
+
 
 class StateCodec:
     """The kinds of records of one internal topic, and in which version each value is written."""
 
     def __init__(
-        self, kinds: Mapping[int, tuple[type[Message], type[Message]]], written_versions: Mapping[type[Message], int]
+        self,
+        kinds: Mapping[int, tuple[type[Message], type[Message]]],
+        written_versions: Mapping[type[Message], WrittenVersion],
     ) -> None:
         self._kinds = kinds
         self._kind_of_key = {key: kind for kind, (key, _) in kinds.items()}
@@ -33,7 +39,8 @@ class StateCodec:
         encoder(type(record.key), 0)(record.key, key)
         if record.value is None:
             return bytes(key), None
-        version = self._written_versions.get(type(record.value), 0)
+        written = self._written_versions.get(type(record.value), 0)
+        version = written if isinstance(written, int) else written(record.value)
         value = bytearray(_INT16.pack(version))
         encoder(type(record.value), version)(record.value, value)
         return bytes(key), bytes(value)
