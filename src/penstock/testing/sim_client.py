@@ -18,7 +18,7 @@ from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Stream, World
-from penstock.wire.api import APIS, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api import APIS, OWN_APIS, RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.api_declaration import Api
 from penstock.wire.batch import BatchHeader, each_batch
 from penstock.wire.codec import decode, encode_into
@@ -53,7 +53,7 @@ FETCH_VERSION = 12
 RECEIVE_BYTES = 64 * 1024
 BATCH_TIMESTAMP_MS = 1_700_000_000_000
 
-_API_OF: dict[type, Api] = {api.request: api for api in APIS.values()}
+_API_OF: dict[type, Api] = {api.request: api for api in (APIS | OWN_APIS).values()}
 
 
 class StoredBatch(NamedTuple):

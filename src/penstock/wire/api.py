@@ -85,6 +85,10 @@ from penstock.wire.messages import (
     k90_describe_share_group_offsets,
     k91_alter_share_group_offsets,
     k92_delete_share_group_offsets,
+    k20000_prepare_transactions,
+    k20001_commit_transactions,
+    k20002_describe_commits,
+    k20003_delete_commits,
 )
 from penstock.wire.schema import ProtocolError
 from penstock.wire.varint import Malformed, read_varint, skip_tagged_fields
@@ -163,9 +167,19 @@ _MODULES = (
     k92_delete_share_group_offsets,
 )
 
-APIS: dict[int, Api] = {module.API.key: module.API for module in _MODULES}
+_OWN_MODULES = (
+    k20000_prepare_transactions,
+    k20001_commit_transactions,
+    k20002_describe_commits,
+    k20003_delete_commits,
+)
 
-_FLEXIBLE_SINCE = {key: api.flexible_since for key, api in APIS.items()}
+APIS: dict[int, Api] = {module.API.key: module.API for module in _MODULES}
+"""Kafka's."""
+OWN_APIS: dict[int, Api] = {module.API.key: module.API for module in _OWN_MODULES}
+"""Penstock's, with keys that Kafka does not use."""
+
+_FLEXIBLE_SINCE = {key: api.flexible_since for key, api in (APIS | OWN_APIS).items()}
 _NEVER = 0x7FFF
 _FIXED_PART = Struct(">hhih")  # with the length of the client id, which is never compact
 _CORRELATION_ID = Struct(">i")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from penstock.wire.schema import Message, declared_flexible, declared_versions
 
 API_VERSIONS_KEY = 18
+FIRST_OWN_KEY = 20000  # from here on, keys are Penstock's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 The key of a record begins with an int16 that says what it is (0 is the only kind), followed by the key at version 0;
 the value begins with an int16 that is its version. A record without a value deletes.
+
+Tagged fields from 10000 on are Penstock's own; Kafka and its tools pass over them.
 """
 
 from __future__ import annotations
@@ -33,3 +35,6 @@ class TransactionLogValue:
     transaction_last_update_timestamp_ms: int64 = field("0+")
     transaction_start_timestamp_ms: int64 = field("0+")
     client_transaction_version: int16 = field("1+", tag=2)
+    last_producer_epoch: int16 = field("1+", default=-1, tag=10000)
+    prepared_number: int64 = field("1+", default=-1, tag=10001)
+    prepared_run: int64 = field("1+", default=-1, tag=10002)
