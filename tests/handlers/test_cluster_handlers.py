@@ -269,17 +269,3 @@ def test_a_producer_that_shows_its_old_id(client, version):
             until=lambda answer: answer.error_code != Error.COORDINATOR_LOAD_IN_PROGRESS,
         )
         assert answer.error_code == error
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_transactional_ids(client, version):
-    answer = client.ask("InitProducerId", version, transactional_id="", transaction_timeout_ms=60_000)
-    assert answer.error_code == Error.INVALID_REQUEST
-    answer = client.ask(
-        "InitProducerId",
-        version,
-        transactional_id="t",
-        transaction_timeout_ms=60_000,
-        not_kafka="transactions are not served",
-    )
-    assert answer.error_code == Error.COORDINATOR_NOT_AVAILABLE

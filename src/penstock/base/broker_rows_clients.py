@@ -29,6 +29,9 @@ PRODUCERS = Section("Producers and transactions", "What is remembered of produce
             unit="ms", check=at_least(1), doc="How often transactions are looked at for those past their timeout."),
     Setting(name="transaction.remove.expired.transaction.cleanup.interval.ms", kind=Kind.INT, default=3600000,
             unit="ms", check=at_least(1), doc="How often expired transactional ids are forgotten."),
+    Setting(name="transaction.prepared.timeout.ms", kind=Kind.LONG, default=3600000, unit="ms", check=at_least(1),
+            doc="How long after the last prepare under a name its prepared transactions are aborted (see "
+                "[committing many producers at once](commit-many.md))."),
     Setting(name="transaction.partition.verification.enable", kind=Kind.BOOLEAN, default=True, dynamic=CLUSTER_WIDE,
             doc="Whether a leader asks the transaction coordinator before it accepts the first batch of a transaction "
                 "from an older client."),

@@ -10,7 +10,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _GROUPS = "consumer groups are not in this release"
-_TRANSACTIONS = "transactions are not in this release"
 _CLUSTER = "this release runs one broker"
 _COMPACTION = "compaction is not in this release"
 _QUOTAS = "quotas are not in this release"
@@ -23,12 +22,6 @@ PENDING_SETTINGS = MappingProxyType(
         "offsets.commit.": _GROUPS,
         "offsets.retention.": _GROUPS,
         "offsets.topic.compression.codec": _GROUPS,
-        "transaction.max.timeout.ms": _TRANSACTIONS,
-        "transactional.id.expiration.ms": _TRANSACTIONS,
-        "transaction.abort.": _TRANSACTIONS,
-        "transaction.remove.": _TRANSACTIONS,
-        "transaction.partition.": _TRANSACTIONS,
-        "add.partitions.to.txn.": _TRANSACTIONS,
         "zookeeper.": _CLUSTER,
         "request.timeout.ms": _CLUSTER,
         "unclean.leader.election.": _CLUSTER,

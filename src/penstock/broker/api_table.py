@@ -18,14 +18,23 @@ from penstock.broker.handlers import (
     k21_delete_records,
     k22_init_producer_id,
     k23_offset_for_leader_epoch,
+    k24_add_partitions_to_txn,
+    k25_add_offsets_to_txn,
+    k26_end_txn,
     k32_describe_configs,
     k33_alter_configs,
     k35_describe_log_dirs,
     k37_create_partitions,
     k44_incremental_alter_configs,
     k60_describe_cluster,
+    k65_describe_transactions,
+    k66_list_transactions,
     k74_list_config_resources,
     k75_describe_topic_partitions,
+    k20000_prepare_transactions,
+    k20001_commit_transactions,
+    k20002_describe_commits,
+    k20003_delete_commits,
 )
 from penstock.broker.requests import Dispatcher
 from penstock.wire.messages.k00_produce import API as PRODUCE
@@ -39,14 +48,23 @@ from penstock.wire.messages.k20_delete_topics import API as DELETE_TOPICS
 from penstock.wire.messages.k21_delete_records import API as DELETE_RECORDS
 from penstock.wire.messages.k22_init_producer_id import API as INIT_PRODUCER_ID
 from penstock.wire.messages.k23_offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
+from penstock.wire.messages.k24_add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
+from penstock.wire.messages.k25_add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
+from penstock.wire.messages.k26_end_txn import API as END_TXN
 from penstock.wire.messages.k32_describe_configs import API as DESCRIBE_CONFIGS
 from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
 from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from penstock.wire.messages.k37_create_partitions import API as CREATE_PARTITIONS
 from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.messages.k60_describe_cluster import API as DESCRIBE_CLUSTER
+from penstock.wire.messages.k65_describe_transactions import API as DESCRIBE_TRANSACTIONS
+from penstock.wire.messages.k66_list_transactions import API as LIST_TRANSACTIONS
 from penstock.wire.messages.k74_list_config_resources import API as LIST_CONFIG_RESOURCES
 from penstock.wire.messages.k75_describe_topic_partitions import API as DESCRIBE_TOPIC_PARTITIONS
+from penstock.wire.messages.k20000_prepare_transactions import API as PREPARE_TRANSACTIONS
+from penstock.wire.messages.k20001_commit_transactions import API as COMMIT_TRANSACTIONS
+from penstock.wire.messages.k20002_describe_commits import API as DESCRIBE_COMMITS
+from penstock.wire.messages.k20003_delete_commits import API as DELETE_COMMITS
 
 _PLAIN = (
     (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
@@ -63,10 +81,19 @@ _ASYNC = (
     (DELETE_TOPICS, k20_delete_topics.handle),
     (DELETE_RECORDS, k21_delete_records.handle),
     (INIT_PRODUCER_ID, k22_init_producer_id.handle),
+    (ADD_PARTITIONS_TO_TXN, k24_add_partitions_to_txn.handle),
+    (ADD_OFFSETS_TO_TXN, k25_add_offsets_to_txn.handle),
+    (END_TXN, k26_end_txn.handle),
     (ALTER_CONFIGS, k33_alter_configs.handle),
     (DESCRIBE_LOG_DIRS, k35_describe_log_dirs.handle),
     (CREATE_PARTITIONS, k37_create_partitions.handle),
     (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle),
+    (DESCRIBE_TRANSACTIONS, k65_describe_transactions.handle),
+    (LIST_TRANSACTIONS, k66_list_transactions.handle),
+    (PREPARE_TRANSACTIONS, k20000_prepare_transactions.handle),
+    (COMMIT_TRANSACTIONS, k20001_commit_transactions.handle),
+    (DESCRIBE_COMMITS, k20002_describe_commits.handle),
+    (DELETE_COMMITS, k20003_delete_commits.handle),
 )
 
 

@@ -12,12 +12,14 @@ from penstock.base.settings import Settings, SettingsError, Source
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.markers import Markers
 from penstock.broker.partitions import Partitions
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics
 from penstock.controller.configs import set_configs
 from penstock.controller.plan import ClusterState, Plan
 from penstock.groups.shard import GroupShard
+from penstock.transactions.shard import TransactionShard
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
 
@@ -43,6 +45,8 @@ class Broker:
     partitions: Partitions
     producer_ids: ProducerIdAllocator
     groups: StateLogs[GroupShard]
+    transactions: StateLogs[TransactionShard]
+    markers: Markers
 
     def nodes(self, listener_name: str) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from penstock.base.errors import Error
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
-from penstock.wire.api_declaration import API_VERSIONS_KEY, Api
+from penstock.wire.api_declaration import API_VERSIONS_KEY, FIRST_OWN_KEY, Api
 from penstock.wire.codec import decoder, encoder
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
@@ -166,11 +166,12 @@ def frame_of(message: Any, api: Api, version: int, correlation_id: int) -> bytea
     return out
 
 
-def api_version_rows(served: list[Api]) -> list[ApiVersionsResponseApiVersion]:
-    """The rows of ApiVersions: key, lowest and highest version."""
+def api_version_rows(served: list[Api], *, with_own: bool = False) -> list[ApiVersionsResponseApiVersion]:
+    """The rows of ApiVersions: key, lowest and highest version; with Penstock's own for those who ask for them."""
     return [
         ApiVersionsResponseApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
         for api in served
+        if with_own or api.key < FIRST_OWN_KEY
     ]
 
 

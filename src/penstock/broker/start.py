@@ -25,12 +25,14 @@ from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
 from penstock.broker.group_shards import group_shards, tell_groups
 from penstock.broker.maintenance import Maintenance
+from penstock.broker.markers import Markers
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.topics import Topics
+from penstock.broker.transaction_shards import transaction_shards
 from penstock.controller.elections import lead_again
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
@@ -74,8 +76,10 @@ class RunningBroker:
     async def stop(self) -> None:
         """Let what is under way end, flush, and leave a clean mark."""
         self.broker.groups.stop()
+        self.broker.transactions.stop()
         await self._server.stop(DRAIN_S_MAX)
         await self._dispatcher.stop()
+        await self.broker.markers.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -93,6 +97,7 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
         partitions = await Partitions.open(world, node_id, view.cluster_id, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
+    markers = Markers(world, view, partitions, lambda: broker.groups)
     broker = Broker(
         node_id=node_id,
         world=world,
@@ -105,6 +110,8 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
         partitions=partitions,
         producer_ids=ProducerIdAllocator(node_id, coordination),
         groups=group_shards(world, view, partitions, settings, lambda: broker.settings),
+        transactions=transaction_shards(world, view, partitions, lambda: broker.settings, markers),
+        markers=markers,
     )
     try:
         return await _serve(broker, coordination)
@@ -127,6 +134,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         altered = [name.removeprefix(kind) for name in sorted(change.configs) if name.startswith(kind)]
         broker.partitions.use_configs(altered, config_of)
         broker.groups.follow()
+        broker.transactions.follow()
         tell_groups(broker.groups, change, broker.settings)
 
     def config_of(topic: str) -> PartitionConfig:
@@ -137,6 +145,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     await broker.role.decide(lambda state: lead_again(state, broker.node_id))
     await broker.partitions.follow(broker.view, sorted(broker.view.topics), config_of)
     broker.groups.follow()
+    broker.transactions.follow()
     broker.view.on_change(view_changed)
     peer_log = PeerLog(world.clock)
     dispatcher = Dispatcher(peer_log)

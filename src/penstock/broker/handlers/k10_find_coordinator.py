@@ -8,8 +8,6 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker, Node
 from penstock.broker.requests import RequestContext
-from penstock.broker.state_logs import java_hash
-from penstock.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.wire.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -17,7 +15,7 @@ from penstock.wire.messages.k10_find_coordinator import (
 )
 
 MANY_KEYS_SINCE = 4
-_TOPIC_OF_TYPE = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+GROUP, TRANSACTION = 0, 1
 _NOWHERE = Node(-1, "", -1, None)
 
 
@@ -53,17 +51,16 @@ async def _coordinator(
 
 
 async def _find(broker: Broker, key: str, key_type: int, context: RequestContext) -> Node:
-    topic_name = _TOPIC_OF_TYPE.get(key_type)
-    if topic_name is None:
+    if key_type not in (GROUP, TRANSACTION):
         raise ApiError(Error.INVALID_REQUEST, f"there are no coordinators of type {key_type} here")
+    shards = broker.groups if key_type == GROUP else broker.transactions
     try:
-        await broker.topics.create_internal(topic_name)
+        await broker.topics.create_internal(shards.topic)
     except ApiError as error:
         if error.error.retriable:  # whatever it is, clients ask again after this one
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
         raise
-    topic = broker.view.topics[topic_name]
-    leader = topic.partitions[java_hash(key) % len(topic.partitions)].leader
+    leader = broker.view.topics[shards.topic].partitions[shards.index_of(key)].leader
     for node in broker.nodes(context.connection.listener_name):
         if node.node_id == leader:
             return node

@@ -1,0 +1,28 @@
+"""DeleteCommits (20003, Penstock's own): forget the last numbers of names."""
+
+from __future__ import annotations
+
+from penstock.base.errors import ApiError
+from penstock.broker.broker import Broker
+from penstock.broker.requests import RequestContext
+from penstock.transactions.names import MARK
+from penstock.wire.messages.k20003_delete_commits import (
+    DeleteCommitsRequest,
+    DeleteCommitsResponse,
+    DeleteCommitsResponseName,
+)
+
+
+async def handle(broker: Broker, request: DeleteCommitsRequest, _context: RequestContext) -> DeleteCommitsResponse:
+    names = dict.fromkeys(request.names)
+    return DeleteCommitsResponse(names=[await _delete(broker, name) for name in names])
+
+
+async def _delete(broker: Broker, name: str) -> DeleteCommitsResponseName:
+    try:
+        deleted: DeleteCommitsResponseName = await broker.transactions.of_key(MARK + name).ask(
+            lambda machine, token, now: machine.many.delete(token, name, now)
+        )
+    except ApiError as refused:
+        return DeleteCommitsResponseName(name=name, error_code=refused.error, error_message=refused.message)
+    return deleted

@@ -1,0 +1,55 @@
+"""ListTransactions (0-2): the transactional ids of this broker, by state, producer, age and pattern.
+
+A pattern is RE2's and must match the whole id. There may be many ids, so it is tried in portions, and between them
+others get their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.steps import Step
+from penstock.broker.broker import Broker
+from penstock.broker.requests import RequestContext
+from penstock.groups.regular_expressions import compile_pattern
+from penstock.transactions.transaction import STATE_OF_LABEL
+from penstock.wire.messages.k66_list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsResponseTransaction,
+)
+
+MATCHED_AT_ONCE_MAX = 100
+
+
+async def handle(
+    broker: Broker, request: ListTransactionsRequest, _context: RequestContext
+) -> ListTransactionsResponse:
+    unknown = [label for label in dict.fromkeys(request.state_filters) if label not in STATE_OF_LABEL]
+    if broker.transactions.is_loading:
+        return ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS, unknown_state_filters=unknown)
+    try:
+        found: list[ListTransactionsResponseTransaction] = []
+        for log in broker.transactions:
+            found += await log.ask(
+                lambda machine, token, now: Step(answers=[(token, machine.list_transactions(request, now.wall_ms))])
+            )
+        if request.transactional_id_pattern:
+            found = await _matching(request.transactional_id_pattern, found)
+    except ApiError as refused:
+        return ListTransactionsResponse(error_code=refused.error, unknown_state_filters=unknown)
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+
+
+async def _matching(
+    pattern: str, found: list[ListTransactionsResponseTransaction]
+) -> list[ListTransactionsResponseTransaction]:
+    compiled = compile_pattern(pattern)
+    matching = []
+    for number, each in enumerate(found, 1):
+        if compiled.fullmatch(each.transactional_id) is not None:
+            matching.append(each)
+        if number % MATCHED_AT_ONCE_MAX == 0:
+            await asyncio.sleep(0)
+    return matching
