@@ -11,7 +11,15 @@ from penstock.broker.handlers import (
     k01_fetch,
     k02_list_offsets,
     k03_metadata,
+    k08_offset_commit,
+    k09_offset_fetch,
     k10_find_coordinator,
+    k11_join_group,
+    k12_heartbeat,
+    k13_leave_group,
+    k14_sync_group,
+    k15_describe_groups,
+    k16_list_groups,
     k18_api_versions,
     k19_create_topics,
     k20_delete_topics,
@@ -25,7 +33,9 @@ from penstock.broker.handlers import (
     k33_alter_configs,
     k35_describe_log_dirs,
     k37_create_partitions,
+    k42_delete_groups,
     k44_incremental_alter_configs,
+    k47_offset_delete,
     k60_describe_cluster,
     k65_describe_transactions,
     k66_list_transactions,
@@ -41,7 +51,15 @@ from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k01_fetch import API as FETCH
 from penstock.wire.messages.k02_list_offsets import API as LIST_OFFSETS
 from penstock.wire.messages.k03_metadata import API as METADATA
+from penstock.wire.messages.k08_offset_commit import API as OFFSET_COMMIT
+from penstock.wire.messages.k09_offset_fetch import API as OFFSET_FETCH
 from penstock.wire.messages.k10_find_coordinator import API as FIND_COORDINATOR
+from penstock.wire.messages.k11_join_group import API as JOIN_GROUP
+from penstock.wire.messages.k12_heartbeat import API as HEARTBEAT
+from penstock.wire.messages.k13_leave_group import API as LEAVE_GROUP
+from penstock.wire.messages.k14_sync_group import API as SYNC_GROUP
+from penstock.wire.messages.k15_describe_groups import API as DESCRIBE_GROUPS
+from penstock.wire.messages.k16_list_groups import API as LIST_GROUPS
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k19_create_topics import API as CREATE_TOPICS
 from penstock.wire.messages.k20_delete_topics import API as DELETE_TOPICS
@@ -55,7 +73,9 @@ from penstock.wire.messages.k32_describe_configs import API as DESCRIBE_CONFIGS
 from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
 from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from penstock.wire.messages.k37_create_partitions import API as CREATE_PARTITIONS
+from penstock.wire.messages.k42_delete_groups import API as DELETE_GROUPS
 from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
+from penstock.wire.messages.k47_offset_delete import API as OFFSET_DELETE
 from penstock.wire.messages.k60_describe_cluster import API as DESCRIBE_CLUSTER
 from penstock.wire.messages.k65_describe_transactions import API as DESCRIBE_TRANSACTIONS
 from penstock.wire.messages.k66_list_transactions import API as LIST_TRANSACTIONS
@@ -76,6 +96,16 @@ _PLAIN = (
 _ASYNC = (
     (LIST_OFFSETS, k02_list_offsets.handle),
     (METADATA, k03_metadata.handle),
+    (OFFSET_COMMIT, k08_offset_commit.handle),
+    (OFFSET_FETCH, k09_offset_fetch.handle),
+    (JOIN_GROUP, k11_join_group.handle),
+    (HEARTBEAT, k12_heartbeat.handle),
+    (LEAVE_GROUP, k13_leave_group.handle),
+    (SYNC_GROUP, k14_sync_group.handle),
+    (DESCRIBE_GROUPS, k15_describe_groups.handle),
+    (LIST_GROUPS, k16_list_groups.handle),
+    (DELETE_GROUPS, k42_delete_groups.handle),
+    (OFFSET_DELETE, k47_offset_delete.handle),
     (FIND_COORDINATOR, k10_find_coordinator.handle),
     (CREATE_TOPICS, k19_create_topics.handle),
     (DELETE_TOPICS, k20_delete_topics.handle),

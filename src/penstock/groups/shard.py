@@ -15,6 +15,12 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step, Token
 from penstock.groups.classic_group import ClassicGroup, ClassicState
 from penstock.groups.classic_groups import ClassicGroups
+from penstock.groups.classic_speakers import ClassicSpeakers
+from penstock.groups.consumer_description import described
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_groups import CONSUMER_GROUP_KEYS, ConsumerGroups
+from penstock.groups.consumer_heartbeat import ConsumerHeartbeats
+from penstock.groups.offset_commits import OffsetCommits
 from penstock.groups.offsets import Offsets
 from penstock.groups.settings import GroupSettings
 from penstock.groups.table import Caller, GroupTable, Topics
@@ -29,6 +35,8 @@ from penstock.wire.messages.k16_list_groups import ListGroupsResponseGroup
 from penstock.wire.messages.k28_txn_offset_commit import TxnOffsetCommitRequest
 from penstock.wire.messages.k42_delete_groups import DeleteGroupsResponseGroup
 from penstock.wire.messages.k47_offset_delete import OffsetDeleteRequest
+from penstock.wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from penstock.wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeResponseGroup
 from penstock.wire.messages.offsets_topic_records import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
 
 EXPIRED_AT_ONCE_MAX = 10_000
@@ -42,7 +50,11 @@ class GroupShard:
     def __init__(self, settings: GroupSettings, new_uuid: Callable[[], UUID], topics: Topics) -> None:
         self.table = GroupTable(settings, new_uuid, topics)
         self.classic = ClassicGroups(self.table)
-        self.offsets = Offsets(self.table, self.classic.heard_of)
+        self.consumer = ConsumerGroups(self.table, self.classic.let_go)
+        self._heartbeats = ConsumerHeartbeats(self.consumer)
+        self._speakers = ClassicSpeakers(self.consumer)
+        self.offsets = Offsets(self.table)
+        self.commits = OffsetCommits(self.table, self.classic.heard_of)
         self._next_expiry_ms: int | None = None
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -52,6 +64,8 @@ class GroupShard:
             self.offsets.replay(record, producer, offset)
         elif isinstance(record.key, GroupMetadataKey):
             self.classic.replay(record)
+        elif isinstance(record.key, CONSUMER_GROUP_KEYS):
+            self.consumer.replay(record)
 
     def replay_marker(self, producer: ProducerEpoch, *, is_commit: bool) -> None:
         self.offsets.replay_marker(producer, is_commit=is_commit)
@@ -60,18 +74,20 @@ class GroupShard:
         step = Step()
         self.offsets.start()
         self.classic.start(now, step)
+        self.consumer.start(now, step)
         self._next_expiry_ms = now.monotonic_ms + self.table.settings.offsets_retention_check_interval_ms
         return step
 
     # ── time and the world ───────────────────────────────────────────────────────────────────────────────────────
 
     def next_deadline_ms(self) -> int | None:
-        deadlines = (self._next_expiry_ms, self.classic.next_deadline_ms())
+        deadlines = (self._next_expiry_ms, self.classic.next_deadline_ms(), self.consumer.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def on_time(self, now: Moment) -> Step:
         step = Step()
         self.classic.on_time(now, step)
+        self.consumer.on_time(now, step)
         if self._next_expiry_ms is not None and now.monotonic_ms >= self._next_expiry_ms:
             self._expire(step, now)
         return step
@@ -93,9 +109,11 @@ class GroupShard:
         """A dynamic setting has changed."""
         self.table.settings = settings
 
-    def topics_changed(self, names: frozenset[str], _now: Moment) -> Step:
+    def topics_changed(self, names: frozenset[str], now: Moment) -> Step:
         """Topics were created, changed or deleted: `Topics` shows them as they are now."""
-        return Step(records=self.offsets.tombstones_of_deleted(names))
+        step = Step(records=self.offsets.tombstones_of_deleted(names))
+        self.consumer.topics_changed(names, now, step)
+        return step
 
     # ── members of classic groups, and members of consumer groups that still speak the classic protocol ──────────
 
@@ -103,12 +121,20 @@ class GroupShard:
         if not request.group_id:
             refusal = JoinGroupResponse(error_code=Error.INVALID_GROUP_ID, member_id=request.member_id)
             return Step(answers=[(token, refusal)])
-        return self.classic.join_group(token, request, caller, now)
+        group = self.table.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self._speakers.join_group(group, token, request, caller, now)
+        step = self.classic.join_group(token, request, caller, now)
+        if isinstance(group, ConsumerGroup) and self.table.get(request.group_id) is not group:
+            step.records[:0] = group.tombstones()  # a classic group has taken its place
+        return step
 
     def sync_group(self, token: Token, request: SyncGroupRequest, now: Moment) -> Step:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup) and not group.is_empty:
             return self.classic.sync_group(group, token, request, now)
+        if isinstance(group, ConsumerGroup):
+            return self._speakers.sync_group(group, token, request, now)
         error = Error.UNKNOWN_MEMBER_ID if request.group_id else Error.INVALID_GROUP_ID
         return Step(answers=[(token, SyncGroupResponse(error_code=error))])
 
@@ -116,6 +142,8 @@ class GroupShard:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return self.classic.heartbeat(group, token, request, now)
+        if isinstance(group, ConsumerGroup):
+            return self._speakers.heartbeat(group, token, request, now)
         error = Error.UNKNOWN_MEMBER_ID if request.group_id else Error.INVALID_GROUP_ID
         return Step(answers=[(token, HeartbeatResponse(error_code=error))])
 
@@ -124,6 +152,8 @@ class GroupShard:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return self.classic.leave_group(group, token, request, now)
+        if isinstance(group, ConsumerGroup):
+            return self._speakers.leave_group(group, token, request, now)
         if not request.group_id:
             return Step(answers=[(token, LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID))])
         strangers = [
@@ -136,15 +166,22 @@ class GroupShard:
         ]
         return Step(answers=[(token, LeaveGroupResponse(members=strangers))])
 
+    # ── members of consumer groups ───────────────────────────────────────────────────────────────────────────────
+
+    def consumer_group_heartbeat(
+        self, token: Token, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: Moment
+    ) -> Step:
+        return self._heartbeats.heartbeat(token, request, caller, now)
+
     # ── offsets ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def commit_offsets(self, token: Token, request: OffsetCommitRequest, caller: Caller, now: Moment) -> Step:
         """Topics that exist, with their names and ids."""
-        return self.offsets.commit(token, request, caller, now)
+        return self.commits.commit(token, request, caller, now)
 
     def txn_commit_offsets(self, token: Token, request: TxnOffsetCommitRequest, caller: Caller, now: Moment) -> Step:
         """Offsets that count when the producer's transaction commits; topics that exist."""
-        return self.offsets.commit_in_transaction(token, request, caller, now)
+        return self.commits.commit_in_transaction(token, request, caller, now)
 
     def fetch_offsets(self, token: Token, asked: OffsetFetchRequestGroup, *, require_stable: bool) -> Step:
         """Of one group; the answer is an `OffsetFetchResponseGroup`. Topics with their names and ids."""
@@ -178,6 +215,18 @@ class GroupShard:
         if caller.version >= UNKNOWN_GROUP_IS_AN_ERROR_SINCE:
             unknown.error_code = Error.GROUP_ID_NOT_FOUND
             unknown.error_message = f"there is no classic group {group_id}"
+        return Step(answers=[(token, unknown)])
+
+    def describe_consumer_group(self, token: Token, group_id: str) -> Step:
+        """The answer is a `ConsumerGroupDescribeResponseGroup`. A group of another kind is as unknown as none."""
+        group = self.table.of_kind(group_id, ConsumerGroup)
+        if group is not None:
+            return Step(answers=[(token, described(group, self.table.settings.consumer_assignors, self.table.topics))])
+        unknown = ConsumerGroupDescribeResponseGroup(
+            group_id=group_id,
+            error_code=Error.GROUP_ID_NOT_FOUND,
+            error_message=f"there is no consumer group {group_id}",
+        )
         return Step(answers=[(token, unknown)])
 
     def delete_group(self, token: Token, group_id: str) -> Step:

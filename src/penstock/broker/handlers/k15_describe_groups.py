@@ -1,0 +1,37 @@
+"""DescribeGroups (0-6): state and members of classic groups; each is asked where it is looked after."""
+
+from __future__ import annotations
+
+from penstock.base.errors import ApiError, Error
+from penstock.broker.authorized_operations import GROUP_OPERATIONS
+from penstock.broker.broker import Broker
+from penstock.broker.handlers.group_callers import caller_of
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k15_describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeGroupsResponseGroup,
+)
+
+
+async def handle(broker: Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    groups = [await _describe(broker, group_id, context) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == Error.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def _describe(broker: Broker, group_id: str, context: RequestContext) -> DescribeGroupsResponseGroup:
+    caller = caller_of(context)
+    try:
+        if not group_id:
+            raise ApiError(Error.INVALID_GROUP_ID)
+        log = broker.groups.of_key(group_id)
+        described: DescribeGroupsResponseGroup = await log.ask(
+            lambda shard, token, _now: shard.describe_group(token, group_id, caller)
+        )
+    except ApiError as refused:
+        return DescribeGroupsResponseGroup(group_id=group_id, error_code=refused.error)
+    return described
