@@ -26,8 +26,6 @@ TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {
     "penstock.broker.transaction_links",
-    "penstock.groups.assignors",
-    "penstock.groups.regular_expressions",
     "penstock.cli.__main__",
     "penstock.cli.serve",
     "penstock.testing.pytest_plugin",

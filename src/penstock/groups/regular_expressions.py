@@ -10,7 +10,7 @@ touches only the names that came or went. A pattern must match the whole name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import re2
@@ -19,7 +19,7 @@ from penstock.base.errors import ApiError, Error
 
 PATTERN_LENGTH_MAX = 4096
 PATTERN_MEMORY_BYTES_MAX = 256 * 1024
-PATTERNS_MAX = 1000
+PATTERNS_MAX = 500
 WORK_PER_PORTION = 2_000_000
 """steps of the matcher: some milliseconds for ordinary patterns, twenty for the worst"""
 WORK_PER_CALL = 500
@@ -32,13 +32,19 @@ _OPTIONS.never_capture = True
 
 
 class _Pattern:
-    """A compiled pattern, the names it matches, and those it has not met yet."""
+    """A compiled pattern, the names it matches, and those it has not met yet. One that is none matches nothing."""
 
     def __init__(self, text: str, names: Iterable[str]) -> None:
-        self._compiled = compile_pattern(text)
-        self._cost = max(1, self._compiled.programsize)
+        self.problem: ApiError | None = None
         self.matched: set[str] = set()
-        self.pending = list(names)
+        self.pending: list[str] = []
+        try:
+            self._compiled = compile_pattern(text)
+        except ApiError as problem:
+            self.problem = problem
+            return
+        self._cost = max(1, self._compiled.programsize)
+        self.pending.extend(names)
 
     def work(self, budget: int) -> int:
         """Match some pending names; what is left of the budget."""
@@ -50,10 +56,11 @@ class _Pattern:
         return budget
 
     def names_changed(self, added: Set[str], removed: Set[str]) -> None:
-        self.matched -= removed
-        if removed:
-            self.pending = [name for name in self.pending if name not in removed]
-        self.pending += added
+        if self.problem is None:
+            self.matched -= removed
+            if removed:
+                self.pending = [name for name in self.pending if name not in removed]
+            self.pending += added
 
 
 def compile_pattern(text: str) -> Any:
@@ -72,7 +79,7 @@ def compile_pattern(text: str) -> Any:
 
 
 class TopicPatterns:
-    """The patterns that somebody has asked for lately, always in step with the names of the topics."""
+    """The patterns that somebody has asked for, always in step with the names of the topics."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = set(names)
@@ -92,15 +99,23 @@ class TopicPatterns:
             pattern.names_changed(added, removed)
 
     def topics(self, text: str) -> frozenset[str] | None:
-        """The names a pattern matches, or None while that is being found out. ApiError if it is not a pattern."""
-        pattern = self._patterns.pop(text, None)
+        """The names a pattern matches, or None while that is being found out."""
+        pattern = self._patterns.get(text)
         if pattern is None:
-            pattern = _Pattern(text, self._names)
-            pattern.work(WORK_PER_PORTION)
-        self._patterns[text] = pattern  # behind all others: the first is the one that nobody has asked for the longest
-        if len(self._patterns) > PATTERNS_MAX:
-            del self._patterns[next(iter(self._patterns))]
+            self._patterns[text] = pattern = _Pattern(text, self._names)
         return None if pattern.pending else frozenset(pattern.matched)
+
+    def look_up(self, text: str, in_use: Callable[[], Set[str]]) -> frozenset[str] | None:
+        """The same for one that may be new: it gets a portion of the work at once. ApiError if it is refused."""
+        if text not in self._patterns:
+            self._make_room(in_use)
+        self.topics(text)
+        pattern = self._patterns[text]
+        if pattern.problem is not None:
+            del self._patterns[text]
+            raise pattern.problem
+        pattern.work(WORK_PER_PORTION)
+        return self.topics(text)
 
     def work(self) -> None:
         """One portion of what is left to do."""
@@ -109,3 +124,13 @@ class TopicPatterns:
             if budget <= 0:
                 break
             budget = pattern.work(budget)
+
+    def _make_room(self, in_use: Callable[[], Set[str]]) -> None:
+        """For one more; those that nobody uses any more go."""
+        if len(self._patterns) >= PATTERNS_MAX:
+            for unused in self._patterns.keys() - in_use():
+                del self._patterns[unused]
+        if len(self._patterns) >= PATTERNS_MAX:
+            raise ApiError(
+                Error.INVALID_REGULAR_EXPRESSION, f"groups have {PATTERNS_MAX} regular expressions here, and no more"
+            )
