@@ -125,6 +125,7 @@ LOOSE: Mapping[str, Callable[[Any], Any]] = {
 }
 #: Numbers and ids that each broker makes up: what ours stands for in Kafka is remembered and put in place of it.
 GENERATED = ("session_id", "producer_id")
+ALSO_CALLED = {"v3_and_below_producer_id": "producer_id", "producer_id_filters": "producer_id"}
 KEY_FIELDS = (
     *("name", "topic", "topic_id", "topic_name", "key", "resource_name", "resource_type", "log_dir", "index"),
     *("partition", "partition_index", "broker_id", "node_id", "api_key", "source"),
@@ -196,7 +197,7 @@ class Translation:
     @staticmethod
     def _entry(name: str, value: Any) -> Any:
         """Ids of topics are the same everywhere; numbers mean something only in their field."""
-        return value if isinstance(value, uuid.UUID) else (name, value)
+        return value if isinstance(value, uuid.UUID) else (ALSO_CALLED.get(name, name), value)
 
 
 class Brokers:
