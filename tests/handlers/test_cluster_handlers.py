@@ -20,7 +20,14 @@ NO_MOUNTS = "" if Path("/etc/mtab").exists() else "Java finds no file systems he
 SET_OF_APIS = {
     "api_keys": "the set of APIs",
     "api_keys[[]*]#": "the set of APIs",
-    "*features*": "Kafka has features that Penstock does not: KRaft, share groups, …",
+    "supported_features": "Kafka has features that Penstock does not: KRaft, share groups, …",
+    "*features[[]metadata.version]*": "KRaft",
+    "*features[[]kraft.version]*": "KRaft",
+    "*features[[]eligible.leader.replicas.version]*": "KRaft",
+    "*features[[]share.version]*": "share groups",
+    "*features[[]streams.version]*": "groups of Kafka Streams",
+    "finalized_features": "see above",
+    "finalized_features_epoch": "Kafka's is an offset in its metadata log",
 }
 SOFTWARE = {"client_software_name": "tests", "client_software_version": "1.0"}
 
@@ -31,6 +38,12 @@ def test_api_versions(client, version):
     assert answer.error_code == Error.NONE
     rows = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
     assert rows[0] == (0, 13) and rows[1] == (4, 18) and rows[18] == (0, 4)
+    if version >= 3:
+        finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
+        assert finalized == {"group.version": (1, 1), "transaction.version": (2, 2)}
+        assert answer.finalized_features_epoch >= 0, "clients would not believe it"
+    names = [each.name for each in answer.supported_features]
+    assert names == (["group.version", "transaction.version"] if version >= 4 else []), "older clients cannot read 0"
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -39,6 +39,8 @@ from penstock.broker.handlers import (
     k60_describe_cluster,
     k65_describe_transactions,
     k66_list_transactions,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
     k20000_prepare_transactions,
@@ -79,6 +81,8 @@ from penstock.wire.messages.k47_offset_delete import API as OFFSET_DELETE
 from penstock.wire.messages.k60_describe_cluster import API as DESCRIBE_CLUSTER
 from penstock.wire.messages.k65_describe_transactions import API as DESCRIBE_TRANSACTIONS
 from penstock.wire.messages.k66_list_transactions import API as LIST_TRANSACTIONS
+from penstock.wire.messages.k68_consumer_group_heartbeat import API as CONSUMER_GROUP_HEARTBEAT
+from penstock.wire.messages.k69_consumer_group_describe import API as CONSUMER_GROUP_DESCRIBE
 from penstock.wire.messages.k74_list_config_resources import API as LIST_CONFIG_RESOURCES
 from penstock.wire.messages.k75_describe_topic_partitions import API as DESCRIBE_TOPIC_PARTITIONS
 from penstock.wire.messages.k20000_prepare_transactions import API as PREPARE_TRANSACTIONS
@@ -120,6 +124,8 @@ _ASYNC = (
     (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle),
     (DESCRIBE_TRANSACTIONS, k65_describe_transactions.handle),
     (LIST_TRANSACTIONS, k66_list_transactions.handle),
+    (CONSUMER_GROUP_HEARTBEAT, k68_consumer_group_heartbeat.handle),
+    (CONSUMER_GROUP_DESCRIBE, k69_consumer_group_describe.handle),
     (PREPARE_TRANSACTIONS, k20000_prepare_transactions.handle),
     (COMMIT_TRANSACTIONS, k20001_commit_transactions.handle),
     (DESCRIBE_COMMITS, k20002_describe_commits.handle),
