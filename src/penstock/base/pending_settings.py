@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-_GROUPS = "consumer groups are not in this release"
 _CLUSTER = "this release runs one broker"
 _COMPACTION = "compaction is not in this release"
 _QUOTAS = "quotas are not in this release"
@@ -17,11 +16,6 @@ _SECURITY = "this release has plain listeners only"
 
 PENDING_SETTINGS = MappingProxyType(
     {
-        "group.": _GROUPS,
-        "offset.metadata.max.bytes": _GROUPS,
-        "offsets.commit.": _GROUPS,
-        "offsets.retention.": _GROUPS,
-        "offsets.topic.compression.codec": _GROUPS,
         "zookeeper.": _CLUSTER,
         "request.timeout.ms": _CLUSTER,
         "unclean.leader.election.": _CLUSTER,

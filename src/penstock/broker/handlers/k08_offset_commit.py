@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import caller_of
@@ -53,13 +55,17 @@ def _find(broker: Broker, asked: OffsetCommitRequestTopic, version: int) -> Topi
 
 async def _commit(broker: Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     caller = caller_of(context)
+    timeout_ms = broker.settings.integer("offsets.commit.timeout.ms")
     try:
         log = broker.groups.of_key(request.group_id)
-        response: OffsetCommitResponse = await log.ask(
-            lambda shard, token, now: shard.commit_offsets(token, request, caller, now)
-        )
+        async with asyncio.timeout(timeout_ms / 1000):
+            response: OffsetCommitResponse = await log.ask(
+                lambda shard, token, now: shard.commit_offsets(token, request, caller, now)
+            )
     except ApiError as refused:
         return refused_commit(request, refused.error)
+    except TimeoutError:  # it may be stored yet: the client asks again
+        return refused_commit(request, Error.COORDINATOR_NOT_AVAILABLE)
     return response
 
 
