@@ -16,7 +16,19 @@ from uuid import uuid4
 import pytest
 
 from penstock.cli.main import run
+from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.broker_process import BrokerProcess
+
+#: For every broker of these tests: quick rebalances, and transactions that write without being verified, so that a test
+#: can leave one hanging.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.partition.verification.enable": "false",
+}
 
 
 @dataclass
@@ -80,5 +92,12 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given := os.environ.get("PENSTOCK_TEST_BOOTSTRAP"):
         yield given
         return
-    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings=SETTINGS) as broker:
         yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an Apache Kafka that runs as long as the tests do."""
+    with ApacheKafka(kafka_libs, tmp_path_factory.mktemp("kafka"), settings=SETTINGS) as kafka:
+        yield kafka.bootstrap

@@ -43,7 +43,7 @@ def test_every_command_has_help(command: Command, row: CommandRow) -> None:
     assert f"penstock {row.name}" in outcome.out
 
 
-@pytest.mark.parametrize("family", ["topic", "config", "log"])
+@pytest.mark.parametrize("family", ["topic", "group", "transaction", "config", "log"])
 def test_a_family_alone_shows_its_help(command: Command, family: str) -> None:
     outcome = command(family)
     assert outcome.code == 0
@@ -84,6 +84,29 @@ def test_version(command: Command) -> None:
         (["consume", "a", "--format", "%v", "--json"], "exclude each other"),
         (["consume", "a", "--group", "g", "--partition", "0"], "exclude each other"),
         (["consume", "a", "--isolation", "snapshot"], "Invalid value for '--isolation'"),
+        (["group", "list", "--state", "busy"], "Invalid value for '--state'"),
+        (["group", "list", "--type", "new"], "Invalid value for '--type'"),
+        (["group", "describe"], "which groups? pass their names, or --all"),
+        (["group", "describe", "g", "--all"], "which groups?"),
+        (["group", "reset"], "Missing argument 'GROUP'"),
+        (["group", "reset", "g", "--topic", "a"], "where to? pass one of --to-earliest"),
+        (["group", "reset", "g", "--topic", "a", "--to-latest", "--shift", "-1"], "where to? pass one of"),
+        (["group", "reset", "g", "--to-latest"], "which topics? pass --topic"),
+        (["group", "reset", "g", "--topic", "a", "--all-topics", "--to-latest"], "which topics?"),
+        (["group", "reset", "g", "--topic", "a:b", "--to-latest"], "--topic wants TOPIC or TOPIC:0,1"),
+        (["group", "reset", "g", "--topic", "a", "--to-offset", "-1"], "Invalid value for '--to-offset'"),
+        (["group", "reset", "g", "--topic", "a", "--to-time", "soon"], "is not a time"),
+        (["group", "reset", "g", "--from-file", "/does/not/exist"], "cannot read the offsets"),
+        (["group", "delete"], "Missing argument 'GROUP…'"),
+        (["group", "delete-offsets", "g"], "which topics? pass --topic"),
+        (["transaction", "list", "--state", "busy"], "Invalid value for '--state'"),
+        (["transaction", "list", "--longer-than", "5"], "--longer-than wants a number and a unit"),
+        (["transaction", "describe"], "pass transactional ids, or --topic"),
+        (["transaction", "describe", "x", "--topic", "a"], "pass transactional ids, or --topic"),
+        (["transaction", "find-hanging", "--partition", "1"], "--partition needs --topic"),
+        (["transaction", "abort"], "which one? pass a transactional id, or --topic"),
+        (["transaction", "abort", "--topic", "a", "--partition", "0"], "which one?"),
+        (["transaction", "abort", "x", "--topic", "a"], "which one?"),
         (["config", "set", "x"], "config set wants KEY=VALUE"),
         (["config", "list", "--topic", "a", "--broker", "1"], "exclude each other"),
         (["config", "describe", "retention.ms"], "settings of what?"),
@@ -109,6 +132,12 @@ def test_wrong_usage_is_one_line_and_code_2(command: Command, arguments: list[st
         ["topic", "delete", "a", "--yes"],
         ["produce", "a"],
         ["consume", "a"],
+        ["group", "list"],
+        ["group", "describe", "g"],
+        ["group", "reset", "g", "--topic", "a", "--to-latest"],
+        ["group", "delete", "g", "--yes"],
+        ["transaction", "list"],
+        ["transaction", "abort", "t"],
         ["config", "list"],
         ["config", "set", "--topic", "a", "retention.ms=1"],
         ["config", "list", "--broker-defaults"],
@@ -120,8 +149,7 @@ def test_no_broker_is_code_3_with_advice(command: Command, arguments: list[str])
     assert outcome.code == 3
     assert NOBODY in outcome.err
     assert outcome.err.count("\n") == 1
-    if "--broker-defaults" not in arguments:
-        assert "start one with 'penstock up' or pass --bootstrap" in outcome.err
+    assert "start one with 'penstock up' or pass --bootstrap" in outcome.err
 
 
 @pytest.fixture
@@ -231,15 +259,23 @@ def test_ctrl_c_ends_with_130(silent_server: socket.socket) -> None:
     assert (program.returncode, complaint) == (130, b"")
 
 
-def test_completion_knows_the_commands() -> None:
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("penstock topic cr", ["create"]),
+        ("penstock group r", ["reset"]),
+        ("penstock transaction find", ["find-hanging"]),
+        ("penstock group list --state Em", ["Empty"]),
+    ],
+)
+def test_completion_knows_the_commands(words: str, shown: list[str]) -> None:
     environment = {
         **os.environ,
         "_PENSTOCK_COMPLETE": "complete_bash",
-        "COMP_WORDS": "penstock topic cr",
-        "COMP_CWORD": "2",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
     }
-    shown = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True).stdout
-    assert shown.split() == ["create"]
+    assert subprocess.run(PROGRAM, env=environment, capture_output=True, text=True).stdout.split() == shown
 
 
 def test_a_settings_file_that_is_no_text_is_wrong_usage(command: Command, tmp_path: Path) -> None:

@@ -238,10 +238,6 @@ def test_transactions_are_shown_as_the_isolation_says(on_broker: Command, topic:
 
 
 def test_groups_go_on_where_they_were(on_broker: Command, topic: str) -> None:
-    if "11" not in served_apis(on_broker):
-        refused = on_broker("consume", topic, "--group", "g")
-        assert (refused.code, "serves no consumer groups" in refused.err) == (1, True)
-        pytest.skip("the broker serves no consumer groups yet")
     group = f"group-{uuid4().hex}"
     on_broker("produce", topic, stdin=b"1\n2\n3\n4\n")
     first = on_broker("consume", topic, "--group", group, "--max", "3").lines

@@ -71,18 +71,18 @@ class Connection:
     def admin(self) -> AdminClient:
         """The client for questions about topics, settings and offsets; kept here, for its answers die with it."""
         if self._admin is None:
-            self._reach()
+            self.reach()
             self._admin = self._make(AdminClient, {})
         return self._admin
 
     def producer(self, defaults: Mapping[str, str | bool]) -> Producer:
         """A producer; the user's own settings win over the command's defaults."""
-        self._reach()
+        self.reach()
         return self._make(Producer, defaults)
 
     def consumer(self, defaults: Mapping[str, str | bool]) -> Consumer:
         """A consumer; the user's own settings win over the command's defaults."""
-        self._reach()
+        self.reach()
         return self._make(Consumer, defaults)
 
     def answer(self, future: Future[Result], subject: str) -> Result:
@@ -135,7 +135,7 @@ class Connection:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.brokers_down = True
 
-    def _reach(self) -> None:
+    def reach(self) -> None:
         """Fails unless something accepts connections at one of the bootstrap addresses."""
         if self._reached:
             return

@@ -2,18 +2,23 @@
 
 Like `cat`, it begins at the beginning and stops at the end that each partition had when it started; like `tail -f`, it
 goes on with `--follow`. Without `--group` it reads partitions directly and leaves no trace in the cluster; with one it
-joins the group, begins at the group's offsets and commits what it has printed.
+joins the group, begins at the group's offsets and commits what it has printed, after it was flushed: a message is
+printed again rather than not at all.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_STORED, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from penstock.cli.connection import Connection
 from penstock.cli.direct import can_ask, connect_directly
@@ -22,12 +27,15 @@ from penstock.cli.kafka_admin import OffsetSpec
 from penstock.cli.message_format import Formatter, MessageFormat, json_line, raw_value
 from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings
 from penstock.cli.output import note
+from penstock.cli.places import Place
 from penstock.cli.starting_point import Kind, StartingPoint, parse_start, resolve_start
-from penstock.cli.topics import EARLIEST, LATEST, Place, describe_topics, list_offsets
+from penstock.cli.topics import EARLIEST, LATEST, describe_topics, list_offsets
 
 BATCH_MESSAGES = 1000
 POLL_S = 0.1
 GROUP_TIMEOUT_S = 30.0
+NOTHING_LEFT_S = 5.0
+TERMINATED = 128 + signal.SIGTERM
 JOIN_GROUP_KEY = 11
 NO_GROUP = "penstock-consume"
 
@@ -105,7 +113,11 @@ def _formatter(template: str | None, as_json: bool, raw: bool, null_marker: str)
 
 
 class Reading:
-    """One run of the command. `_ends` holds the partitions that are not finished and the offset where each ends."""
+    """One run of the command.
+
+    `_ends` holds the partitions that are not finished and the offset where each ends, `_done` how far each was printed
+    since the last commit, `_had` the partitions that this member of a group has been given so far.
+    """
 
     def __init__(
         self,
@@ -121,7 +133,9 @@ class Reading:
         self._left = max_messages
         self._committed = isolation == Isolation.committed
         self._ends: dict[Place, int] = {}
-        self._assigned = False
+        self._done: dict[Place, int] = {}
+        self._had: set[Place] = set()
+        self._joined_s: float | None = None
 
     def read_partitions(self, topics: list[str], partitions: list[int] | None, point: StartingPoint) -> None:
         """Reads partitions directly, without a group."""
@@ -145,22 +159,22 @@ class Reading:
         describe_topics(self._connection, self._connection.admin(), topics)
         self._check_groups_are_served()
         consumer = self._consumer(group)
-        deadline = time.monotonic() + GROUP_TIMEOUT_S
+        started_s = time.monotonic()
 
         def on_assign(member: Consumer, assigned: list[TopicPartition]) -> None:
             self._take_over(member, assigned, point)
 
-        def on_revoke(_member: Consumer, revoked: list[TopicPartition]) -> None:
+        def on_revoke(member: Consumer, revoked: list[TopicPartition]) -> None:
+            self._commit(member)
             for place in revoked:
                 self._ends.pop((place.topic, place.partition), None)
 
         try:
-            consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke)
-            while not (self._assigned and self._finished()):
-                if self._print_batch(consumer):
+            with _leaving_on_termination():
+                consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke)
+                while not self._finished_in_group(group, started_s):
+                    self._print_batch(consumer)
                     self._commit(consumer)
-                if not self._assigned and time.monotonic() > deadline:
-                    raise Failure(f"group '{group}': no partitions were assigned in {GROUP_TIMEOUT_S:.0f} s")
         finally:
             consumer.close()
 
@@ -173,26 +187,45 @@ class Reading:
                 raise Failure("this broker serves no consumer groups: leave --group out")
 
     def _take_over(self, consumer: Consumer, assigned: list[TopicPartition], point: StartingPoint | None) -> None:
+        """New partitions begin at the point, if there is one; the others, and without one all, where the group is."""
         places = [(place.topic, place.partition) for place in assigned]
         firsts, ends = self._bounds(places)
-        committed = {
-            (place.topic, place.partition): place.offset
-            for place in consumer.committed(assigned, timeout=GROUP_TIMEOUT_S)
-        }
-        if point is None:
-            starts = {place: committed[place] if committed[place] >= 0 else firsts[place] for place in places}
-        else:
+        if point is not None:
             starts = self._starts(places, point, firsts, ends)
-        consumer.assign([TopicPartition(topic, part, starts[topic, part]) for topic, part in places])
-        self._ends.update({place: ends[place] for place in places if self._follow or starts[place] < ends[place]})
-        self._assigned = True
+            starts.update(dict.fromkeys(self._had.intersection(places), OFFSET_STORED))
+            assign = consumer.incremental_assign if self._assigns_by_steps() else consumer.assign
+            assign([TopicPartition(topic, part, starts[topic, part]) for topic, part in places])
+        self._ends.update({place: ends[place] for place in places})
+        self._had.update(places)
+        self._joined_s = time.monotonic()
+
+    def _assigns_by_steps(self) -> bool:
+        """Do the settings ask for a way of assigning that takes partitions away one by one?"""
+        settings = self._connection.settings
+        strategies = settings.get("partition.assignment.strategy", "")
+        return settings.get("group.protocol", "").lower() == "consumer" or "cooperative" in strategies
+
+    def _finished_in_group(self, group: str, started_s: float) -> bool:
+        """A member that is given nothing at first may get what others let go of; without --follow not for long."""
+        if self._follow or self._had:
+            return self._finished()
+        now_s = time.monotonic()
+        if self._joined_s is None and now_s > started_s + GROUP_TIMEOUT_S:
+            raise Failure(f"group '{group}': no partitions were assigned in {GROUP_TIMEOUT_S:.0f} s")
+        if self._joined_s is None or now_s < self._joined_s + NOTHING_LEFT_S:
+            return False
+        note(f"nothing to read: other members of group '{group}' have all partitions")
+        return True
 
     def _commit(self, consumer: Consumer) -> None:
+        done, self._done = self._done, {}
+        if not done:
+            return
+        offsets = [TopicPartition(topic, part, offset) for (topic, part), offset in done.items()]
         try:
-            consumer.commit(asynchronous=False)
+            consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                note(f"cannot commit: {error.args[0].str()}")
+            note(f"cannot commit, so some messages will be read again: {error.args[0].str()}")
 
     def _places(self, topics: list[str], partitions: list[int] | None) -> list[Place]:
         places: list[Place] = []
@@ -237,29 +270,35 @@ class Reading:
     def _finished(self) -> bool:
         return self._left == 0 or (not self._follow and not self._ends)
 
-    def _print_batch(self, consumer: Consumer) -> int:
-        """Prints what has arrived and says how many messages it was; remembers what may be committed."""
+    def _print_batch(self, consumer: Consumer) -> None:
+        """Prints what has arrived, and then knows how far each partition is done.
+
+        At the end of a partition that is behind its last message: what follows that are the ends of transactions.
+        """
         self._check_connection()
         count = BATCH_MESSAGES if self._left is None else min(BATCH_MESSAGES, self._left)
         shown: list[bytes] = []
-        last: dict[Place, Message] = {}
+        done: dict[Place, int] = {}
         for message in consumer.consume(count, POLL_S):
             place = (str(message.topic()), message.partition() or 0)
+            offset = message.offset() or 0
             error = message.error()
-            if error is not None:
-                self._on_error(error, place, message.offset() or 0)
-            elif self._follow or (message.offset() or 0) < self._ends.get(place, 0):
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                self._check_error(error, place)
+            elif error is not None:
+                if place in self._ends:
+                    done[place] = offset if self._follow else min(offset, self._ends[place])
+                self._mark(place, offset)
+            elif self._follow or offset < self._ends.get(place, 0):
                 shown.append(self._formatter(message))
-                last[place] = message
-                self._mark(place, (message.offset() or 0) + 1)
+                done[place] = offset + 1
+                self._mark(place, offset + 1)
         if shown:
             sys.stdout.buffer.write(b"".join(shown))
             sys.stdout.buffer.flush()
-            for message in last.values():
-                consumer.store_offsets(message)
+        self._done |= done
         if self._left is not None:
             self._left -= len(shown)
-        return len(shown)
 
     def _check_connection(self) -> None:
         """A follower waits for brokers to come back; whoever only wants what is there should not."""
@@ -270,13 +309,25 @@ class Reading:
         self._connection.brokers_down = False
         note(f"lost the broker at {self._connection.bootstrap}; waiting for it")
 
-    def _on_error(self, error: KafkaError, place: Place, offset: int) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            self._mark(place, offset)
-        elif error.fatal() or not error.retriable():
+    def _check_error(self, error: KafkaError, place: Place) -> None:
+        if error.fatal() or not error.retriable():
             raise self._connection.failure(error, f"partition {place[1]} of topic '{place[0]}'")
 
     def _mark(self, place: Place, next_offset: int) -> None:
         """A partition is finished when its end, as it was at the start, has been reached."""
         if not self._follow and next_offset >= self._ends.get(place, next_offset + 1):
             del self._ends[place]
+
+
+@contextmanager
+def _leaving_on_termination() -> Iterator[None]:
+    """A member that is told to end leaves its group first; otherwise the group would wait for it for a while."""
+
+    def end(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

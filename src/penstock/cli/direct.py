@@ -1,8 +1,9 @@
 """Requests that confluent-kafka does not offer, sent with our own codec over a plain socket.
 
-Few commands need them: the defaults of all brokers (librdkafka refuses the empty name they have), the sizes of
-partitions, and the versions that a broker serves. One `DirectClient` is one connection; it asks ApiVersions first and
-then speaks the highest version that both sides know. It does not do TLS or SASL: callers see `can_ask` first.
+Some commands need them: those for groups and transactions (through `cli.cluster`), the defaults of all brokers
+(librdkafka refuses the empty name they have), the sizes of partitions, and the versions that a broker serves. One
+`DirectClient` is one connection; it asks ApiVersions first and then speaks the highest version that both sides know.
+It does not do TLS or SASL: callers see `can_ask` first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ ANSWER_BYTES_MAX = 64 << 20
 API_VERSIONS_KEY = 18
 API_VERSIONS_VERSION = 3
 CLIENT_ID = b"penstock"
+REFUSED_ERRORS = {
+    Error.CLUSTER_AUTHORIZATION_FAILED,
+    Error.TOPIC_AUTHORIZATION_FAILED,
+    Error.GROUP_AUTHORIZATION_FAILED,
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -56,13 +63,17 @@ class DirectClient:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self._socket.close()
 
-    def ask(self, api_key: int, request: Message, answer: type[Answer]) -> Answer:
-        """Sends one request in the highest common version and waits for its answer."""
+    def ask(
+        self, api_key: int, request: Message, answer: type[Answer], *, lowest: int = 0, highest: int = 1 << 15
+    ) -> Answer:
+        """Sends one request in the highest common version, within the bounds, and waits for its answer."""
         ours = schema_of(type(request)).versions
-        lowest, highest = self.versions.get(api_key, (0, -1))
-        version = next((v for v in range(highest, lowest - 1, -1) if v in ours), None)
+        served_lowest, served_highest = self.versions.get(api_key, (0, -1))
+        fitting = range(min(highest, served_highest), max(lowest, served_lowest) - 1, -1)
+        version = next((version for version in fitting if version in ours), None)
         if version is None:
-            raise Failure(f"the broker at {self._shown()} does not serve API {api_key} in a version we know")
+            name = type(request).__name__.removesuffix("Request")
+            raise Failure(f"the broker at {self._shown()} does not serve {name}, or in no version that we know")
         return self._exchange(api_key, version, request, answer)
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
@@ -110,6 +121,7 @@ def connect_directly(connection: Connection) -> DirectClient:
     """A connection to the first bootstrap broker that answers."""
     if not can_ask(connection):
         raise Failure("this needs a plain connection: it is not possible over TLS or SASL")
+    connection.reach()
     failure = Failure("no bootstrap brokers given", ExitCode.USAGE)
     for address in parse_addresses(connection.bootstrap):
         try:
@@ -125,5 +137,4 @@ def check_error(code: int, message: str | None, subject: str) -> None:
         return
     known = Error._value2member_map_.get(code)
     text = message or (known.text if isinstance(known, Error) else f"error {code}")
-    refused = known in (Error.CLUSTER_AUTHORIZATION_FAILED, Error.TOPIC_AUTHORIZATION_FAILED)
-    raise Failure(f"{subject}: {text.rstrip('.')}", ExitCode.REFUSED if refused else ExitCode.FAILED)
+    raise Failure(f"{subject}: {text.rstrip('.')}", ExitCode.REFUSED if code in REFUSED_ERRORS else ExitCode.FAILED)

@@ -56,6 +56,18 @@ def _consume() -> CommandFunction:
     return consume
 
 
+def _group() -> typer.Typer:
+    from penstock.cli.group import app
+
+    return app
+
+
+def _transaction() -> typer.Typer:
+    from penstock.cli.transaction import app
+
+    return app
+
+
 def _config() -> typer.Typer:
     from penstock.cli.config import app
 
@@ -79,6 +91,8 @@ COMMANDS = (
     Command("topic", "List, create, describe, alter and delete topics.", _topic),
     Command("produce", "Send messages to a topic, from stdin or a file.", _produce),
     Command("consume", "Print the messages of topics.", _consume),
+    Command("group", "List, describe, reset and delete consumer groups.", _group),
+    Command("transaction", "List, describe and abort transactions.", _transaction),
     Command("config", "Show and change the settings of topics and brokers.", _config),
     Command("log", "Look into the files of a data folder.", _log),
     Command("doctor", "Check this machine and say what to do.", _doctor),

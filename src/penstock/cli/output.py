@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.failure import Failure
+
 STATUS = "STATUS"
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -38,6 +40,12 @@ def print_heading(text: str) -> None:
 def note(text: str) -> None:
     """Something worth knowing that is not part of the result."""
     sys.stderr.write(text + "\n")
+
+
+def confirm(question: str, yes: bool, otherwise: str) -> None:
+    """Asks on a terminal, unless `yes` was given; a no is a failure that says what was not done."""
+    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        raise Failure(otherwise)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

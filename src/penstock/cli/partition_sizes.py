@@ -9,7 +9,7 @@ from typing import Any
 from penstock.cli.connection import Connection
 from penstock.cli.direct import DirectClient, can_ask
 from penstock.cli.failure import Failure
-from penstock.cli.topics import Place
+from penstock.cli.places import Place
 from penstock.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsRequestTopic,

@@ -5,16 +5,12 @@ The text is parsed once into a `StartingPoint`; `resolve_start` then turns it in
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from enum import Enum
 
 from penstock.cli.failure import Failure, usage
-from penstock.cli.timestamps import parse_timestamp_ms
-
-AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
-UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from penstock.cli.timestamps import parse_duration_ms, parse_timestamp_ms
 
 
 class Kind(Enum):
@@ -43,9 +39,9 @@ def parse_start(text: str, now_ms: int | None = None) -> StartingPoint:
         return StartingPoint(Kind.OFFSET, int(text))
     if text.startswith("-") and text[1:].isascii() and text[1:].isdigit():
         return StartingPoint(Kind.LAST, int(text[1:]))
-    if ago := AGO.fullmatch(text):
+    if (ago_ms := parse_duration_ms(text)) is not None:
         now_ms = round(time.time() * 1000) if now_ms is None else now_ms
-        return StartingPoint(Kind.TIME, max(0, now_ms - int(ago[1]) * UNIT_MS[ago[2]]))
+        return StartingPoint(Kind.TIME, max(0, now_ms - ago_ms))
     try:
         return StartingPoint(Kind.TIME, parse_timestamp_ms(text))
     except Failure:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from penstock.cli.failure import usage
+
+DURATION = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """`15m` or `200ms` in milliseconds; None if the text is no such thing."""
+    found = DURATION.fullmatch(text)
+    return int(found[1]) * UNIT_MS[found[2]] if found else None
+
+
+def format_duration(duration_ms: int) -> str:
+    """About how long, in the largest unit that gives a number above one: `250ms`, `90s`, `15m`."""
+    for unit in ("d", "h", "m", "s"):
+        if duration_ms >= 2 * UNIT_MS[unit]:
+            return f"{duration_ms // UNIT_MS[unit]}{unit}"
+    return f"{duration_ms}ms"
 
 
 def parse_timestamp_ms(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ from penstock.cli.kafka_admin import (
     ResourceType,
 )
 from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, family, key_values
-from penstock.cli.output import note, print_heading, print_json, print_line, print_table
+from penstock.cli.output import confirm, note, print_heading, print_json, print_line, print_table
 from penstock.cli.partition_sizes import partition_sizes
 from penstock.cli.resources import alter, changed_settings
 from penstock.cli.topics import EARLIEST, LATEST, describe_topics, list_offsets, unknown_topic
@@ -221,9 +220,7 @@ def delete(
     """Delete topics and all their messages."""
     connection = Connection(bootstrap, client_config, client_settings)
     admin = connection.admin()
-    question = f"Delete {', '.join(names)} and all messages?"
-    if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise Failure("nothing deleted")
+    confirm(f"Delete {', '.join(names)} and all messages?", yes, "nothing deleted")
     answers = admin.delete_topics(names, request_timeout=ANSWER_TIMEOUT_S)
     for name in names:
         try:

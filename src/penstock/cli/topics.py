@@ -10,8 +10,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from penstock.cli.connection import ANSWER_TIMEOUT_S, Connection
 from penstock.cli.failure import ExitCode, Failure, did_you_mean
 from penstock.cli.kafka_admin import AdminClient, OffsetSpec
-
-Place = tuple[str, int]
+from penstock.cli.places import Place
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
