@@ -93,6 +93,12 @@ class ConsumerDriver(ShardDriver):
         """After topics were made or deleted."""
         self.take(self.shard.topics_changed(frozenset(names), self.now))
 
+    def compact(self, end: int) -> None:
+        """Of each key keep the last record before `end`, and no tombstones."""
+        last = {encoded[0]: encoded for encoded, _ in self.log[:end]}  # type: ignore[misc,index]
+        kept = [entry for entry in self.log[:end] if last[entry[0][0]] is entry[0]]  # type: ignore[index]
+        self.log[:end] = [entry for entry in kept if entry[0][1] is not None]  # type: ignore[index]
+
     def member(self, member_id: str, *names: str, **options: Any) -> Member:
         """A member that has joined."""
         member = Member(self, member_id, *names, **options)

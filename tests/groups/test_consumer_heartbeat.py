@@ -309,6 +309,13 @@ def test_an_instance_id_has_one_owner(driver: ConsumerDriver) -> None:
     assert driver.group.is_empty
 
 
+def test_a_static_member_may_join_again_when_the_answer_was_lost(driver: ConsumerDriver) -> None:
+    static = driver.member("m0", "t", instance_id="i0")
+    answer = driver.beat("m0", 0, instance_id="i0", **full())
+    assert (answer.error_code, answer.member_epoch) == (Error.NONE, static.epoch)
+    assert answer.assignment is not None and answer.assignment.topic_partitions
+
+
 def test_a_static_member_that_comes_back_under_the_same_id_with_another_subscription(driver: ConsumerDriver) -> None:
     static = driver.member("m0", "t", instance_id="i0")
     settle(static)

@@ -211,6 +211,8 @@ def _joining(
 ) -> tuple[ConsumerMember, list[StateRecord]]:
     """A new member, one that was fenced and comes again, or a static one that comes back; and what replaces that."""
     existing = group.static_member(request.instance_id)
+    if existing is not None and existing.member_id == member_id and existing.epoch != LEAVING_STATIC_EPOCH:
+        existing = None  # the same process again: it was fenced, or the answer to its joining was lost
     if existing is None:
         return group.members.get(member_id) or ConsumerMember(member_id=member_id), []
     if existing.classic is None and existing.epoch != LEAVING_STATIC_EPOCH:
