@@ -107,6 +107,41 @@ def delete_and_make_again(machine: LogMachine) -> None:
     machine.append()
 
 
+def transactions(machine: LogMachine) -> None:
+    machine.append(2, producer=0, transactional=True)
+    machine.append(producer=1, transactional=True)
+    machine.append()
+    machine.flush()
+    machine.end_transaction(0, is_commit=False)
+    machine.append(3, 60, producer=0, transactional=True)
+    machine.roll()
+    machine.append(producer=1)
+    machine.end_transaction(1, is_commit=True)
+    machine.flush()
+    machine.checkpoint()
+    for number in range(12):
+        machine.append(1 + number % 2, 50, producer=number % 3, transactional=True)
+        if number % 3 == 2:
+            machine.end_transaction(number // 3 % 3, is_commit=number % 2 == 0)
+    machine.flush()
+    machine.kill()
+    machine.end_transaction(0, is_commit=False)
+    machine.append(2, producer=0, transactional=True)
+    machine.checkpoint()
+    machine.restart()
+    machine.append(producer=0)
+    machine.truncate(machine.log.end_offset - 6)
+    machine.new_epoch()
+    machine.append(producer=1, transactional=True)
+    machine.flush()
+    machine.end_transaction(1, is_commit=False)
+    machine.delete_records(8)
+    machine.checkpoint()
+    machine.retain(700)
+    machine.append(producer=2, transactional=True)
+    machine.flush()
+
+
 def cut_and_go_on(machine: LogMachine) -> None:
     for _ in range(4):
         machine.append()
@@ -124,7 +159,14 @@ def let_old_segments_go(machine: LogMachine) -> None:
     machine.retain(100)
 
 
-WORKLOADS: list[Workload] = [append_and_roll, truncate, forget_the_beginning, restart, delete_and_make_again]
+WORKLOADS: list[Workload] = [
+    append_and_roll,
+    truncate,
+    forget_the_beginning,
+    restart,
+    delete_and_make_again,
+    transactions,
+]
 
 
 def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
@@ -134,6 +176,8 @@ def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
         kind = chance.choices(
             [
                 "append",
+                "transaction",
+                "end",
                 "flush",
                 "flush_closed",
                 "checkpoint",
@@ -146,10 +190,14 @@ def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
                 "retain",
                 "full",
             ],
-            [30, 5, 4, 5, 3, 3, 3, 2, 2, 2, 2, 1],
+            [20, 10, 5, 5, 4, 5, 3, 3, 3, 2, 2, 2, 2, 1],
         )[0]
         if kind == "append":
             machine.append(chance.randrange(1, 4), chance.randrange(120), chance.choice([None, 0, 1, 2]))
+        elif kind == "transaction":
+            machine.append(chance.randrange(1, 4), chance.randrange(90), chance.randrange(3), transactional=True)
+        elif kind == "end":
+            machine.end_transaction(chance.randrange(3), is_commit=chance.random() < 0.4)
         elif kind == "epoch":
             machine.new_epoch()
         elif kind == "truncate" and end > start:

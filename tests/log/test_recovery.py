@@ -14,6 +14,7 @@ from penstock.log.partition_log import PartitionLog
 from penstock.log.snapshots import snapshot_path
 from penstock.testing.log_machine import read_all
 from penstock.wire.batch import LOG_OVERHEAD
+from penstock.wire.control import ControlType
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 FIRST = f"{0:020d}"
@@ -243,3 +244,37 @@ def test_a_producer_of_old_records_is_known_after_a_restart_and_a_silent_one_is_
     again = bench.open(config, clean=clean)
     assert [state.producer_id for state in again.producers] == [2]
     assert bench.append(again, timestamps=[7], producer_id=2, producer_epoch=0, base_sequence=0).duplicate
+
+
+def with_transactions(bench: Any) -> PartitionLog:
+    """Three transactions over several segments: the first and the last of them are aborted, a fourth stays open."""
+    log: PartitionLog = bench.open(CONFIG)
+    for producer in range(4):
+        for sequence in range(4 + 4 * producer):
+            bench.append(
+                log, size_bytes=50, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True
+            )
+        if producer < 3:
+            kind = ControlType.COMMIT if producer == 1 else ControlType.ABORT
+            log.append_marker(
+                kind, producer_id=producer, producer_epoch=0, coordinator_epoch=0, leader_epoch=0, now_ms=0
+            )
+    log.close()
+    return log
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffixes", [(".index",), (".index", ".timeindex", ".txnindex"), (".snapshot", ".timeindex")])
+def test_aborted_transactions_are_found_without_the_indexes(bench: Any, clean: bool, suffixes: tuple[str, ...]) -> None:
+    log = with_transactions(bench)
+    assert len(log.segments) > 3
+    aborted = log.aborted_transactions(0, log.end_offset)
+    assert aborted is not None and [entry.producer_id for entry in aborted] == [0, 2]
+    first_unstable = log.producers.first_open_offset
+    for name in [name for name in bench.files() if name.endswith(suffixes)]:
+        bench.disk.remove(f"{bench.folder}/{name}")
+    for _ in range(2):
+        log = bench.open(CONFIG, clean=clean)
+        assert log.aborted_transactions(0, log.end_offset) == aborted
+        assert log.producers.first_open_offset == first_unstable
+        log.close()

@@ -353,7 +353,18 @@ class Loader:
                 except DamagedLog as damage:
                     logger.error("%s is damaged at %d: %s", damage.path, damage.position, damage.problem)
                 segment.next_offset = next_offset
+                self._rebuild_txn_index(segment)
                 self._unsynced += segment.finish()
+
+    def _rebuild_txn_index(self, segment: Segment) -> None:
+        """The aborted transactions of a segment: what took its other indexes away may have taken these too."""
+        producers = ProducerStates()
+        if not load_latest(self._disk, self._folder, self._snapshots, segment.base_offset, producers):
+            producers.replace([], self._segments[0].base_offset)
+        replay(producers, self._segments, segment.base_offset)
+        segment.txn_index.clear()
+        for position, header in _sound_headers(segment):
+            note_producer(producers, segment, header, _control_batch(segment, position, header))
 
     def _load_epochs(self, before: int) -> None:
         """The epochs of the segments before an index: from the file, or from the log if the file cannot be used."""

@@ -3,6 +3,9 @@
 A file is first renamed to `*.deleted`, which takes it out of the log; then the folder is synced; only then is it
 removed. Readers that still hold the file are not disturbed. Whatever lies around as `*.deleted` at the next start is
 removed then.
+
+A transaction index keeps its name until its segment is gone for sure. A segment that a crash brings back without its
+other indexes gets them anew; one without that index would show what was aborted.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from penstock.base.world import Disk
 from penstock.log import names
 from penstock.log.file_cache import FileCache
 
-_ALL_SUFFIXES = (names.LOG, names.SNAPSHOT, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+_MARKED_SUFFIXES = (names.LOG, names.SNAPSHOT, names.INDEX, names.TIME_INDEX)
 
 
 def remove_segments(files: FileCache, folder: str, base_offsets: Iterable[int]) -> None:
@@ -22,15 +25,18 @@ def remove_segments(files: FileCache, folder: str, base_offsets: Iterable[int]) 
     disk.sync_dir(folder)  # the segments that stay must be sure to be there before others go
     marked: list[str] = []
     for base_offset in base_offsets:
-        marked += _mark(files, f"{folder}/{names.offset_name(base_offset)}")
+        stem = f"{folder}/{names.offset_name(base_offset)}"
+        marked += _mark(files, stem)
         disk.sync_dir(folder)
+        remove_if_there(disk, stem + names.TXN_INDEX)
+        files.drop(stem + names.TXN_INDEX)
     for path in marked:
         remove_if_there(disk, path)
 
 
 def _mark(files: FileCache, stem: str) -> list[str]:
     marked = []
-    for suffix in _ALL_SUFFIXES:
+    for suffix in _MARKED_SUFFIXES:
         path = stem + suffix
         try:
             files.disk.rename(path, path + names.DELETED)

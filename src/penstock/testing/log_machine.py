@@ -13,11 +13,14 @@ from uuid import UUID
 
 from penstock.base.identifiers import TopicPartition
 from penstock.log.config import FOREVER, LogConfig
+from penstock.log.loading import note_producer
 from penstock.log.log_directory import LogDirectory
 from penstock.log.partition_log import PartitionLog
-from penstock.log.producers import ProducerState, ProducerStates
+from penstock.log.producers import ALL_STABLE, ProducerState, ProducerStates
+from penstock.log.txn_index import AbortedTransaction
 from penstock.testing.sim_disk import SimDisk
 from penstock.wire.batch import each_batch, read_header, stamp
+from penstock.wire.control import ControlType, build_control_batch, read_control_record
 from penstock.wire.records import Record, build_batch
 
 DIRECTORY = "/data"
@@ -93,22 +96,43 @@ class LogMachine:
         self.directory = open_directory(self.disk, self.clock)
         self.log = self.directory.open_partition(PARTITION, self.topic_id, self.config)
 
-    def append(self, count: int = 1, value_bytes: int = 20, producer: int | None = None) -> None:
-        """One batch of a few records; an idempotent one if a producer is given."""
+    def append(
+        self, count: int = 1, value_bytes: int = 20, producer: int | None = None, *, transactional: bool = False
+    ) -> None:
+        """One batch of a few records; an idempotent one if a producer is given. In its transaction, it goes on so."""
         records = [Record(n, self.clock.now_ms + n, b"k", self.chance.randbytes(value_bytes)) for n in range(count)]
         if producer is None:
             encoded = build_batch(records)
         else:
-            sequence = self._sequences[producer]
-            encoded = build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=sequence)
+            encoded = build_batch(
+                records,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=self._sequences[producer],
+                transactional=transactional or self.log.producers.is_open(producer, 0),
+            )
             self._sequences[producer] += count
         batch = memoryview(bytearray(encoded))
         header = read_header(batch)
-        base_offset = self.log.end_offset
-        stamp(batch, base_offset, self.epoch)
-        self.expected.batches.append(Stored(base_offset, base_offset + count - 1, bytes(batch)))
+        base_offset = self._expect(batch)
         appended = self.log.append_as_leader(batch, header, self.epoch, self.clock.now_ms)
         assert (appended.base_offset, appended.duplicate) == (base_offset, False)
+
+    def end_transaction(self, producer: int, *, is_commit: bool) -> None:
+        """The marker of a producer's transaction."""
+        kind = ControlType.COMMIT if is_commit else ControlType.ABORT
+        marker = {"producer_id": producer, "producer_epoch": 0, "coordinator_epoch": 0}
+        now_ms = self.clock.now_ms
+        self._expect(memoryview(bytearray(build_control_batch(kind, timestamp=now_ms, **marker))))
+        self.log.append_marker(kind, **marker, leader_epoch=self.epoch, now_ms=now_ms)
+
+    def _expect(self, batch: memoryview) -> int:
+        """A batch is about to be appended; where it will be."""
+        base_offset = self.log.end_offset
+        stamp(batch, base_offset, self.epoch)
+        last_offset = base_offset + read_header(batch).last_offset_delta
+        self.expected.batches.append(Stored(base_offset, last_offset, bytes(batch)))
+        return base_offset
 
     def flush(self) -> None:
         self.log.flush()
@@ -229,6 +253,7 @@ class LogMachine:
         found = read_all(log)
         if not (self.expected.restarts_at == log.start_offset == log.end_offset and not found):
             self._compare(log, found)
+            _check_transactions(log, self.expected.batches)
         _check_state(log, found)
         return log
 
@@ -283,20 +308,57 @@ def _check_state(log: PartitionLog, found: list[Stored]) -> None:
     for stored in found:
         header = read_header(stored.content)
         epochs.setdefault(header.leader_epoch, max(stored.base_offset, log.start_offset))
-        if header.producer_id >= 0:
-            producers.note(header, header.base_offset)
+        note_producer(producers, None, header, memoryview(stored.content))
     if not found and log.epochs.entries():  # the epoch of the records that were deleted last may be remembered
         epochs = {log.epochs.latest: log.start_offset}
     assert dict(log.epochs.entries()) == epochs, f"epochs {log.epochs.entries()}, the batches say {epochs}"
     for state in producers:
         known = log.producers.get(state.producer_id)
-        assert known is not None and known.batches[-len(state.batches) :] == state.batches
+        assert known is not None
+        assert known.batches[len(known.batches) - len(state.batches) :] == state.batches
     if log.start_offset == 0:
         assert sorted(state.producer_id for state in log.producers) == sorted(state.producer_id for state in producers)
     for stored in found:
         for offset in {max(stored.base_offset, log.start_offset), stored.last_offset}:
             part = log.read(offset, 1, end_offset=log.end_offset)
             assert part.file.read(part.size_bytes, part.position) == stored.content
+
+
+def _check_transactions(log: PartitionLog, history: list[Stored]) -> None:
+    """Open and aborted transactions are what was written: all of it or, after a crash, at least what is not deleted."""
+    written = [stored for stored in history if stored.last_offset < log.end_offset]
+    base_offset = log.segments[0].base_offset
+    first_unstable, aborted = _transactions_of(written)
+    kept_unstable, kept = _transactions_of([stored for stored in written if stored.base_offset >= base_offset])
+    log.producers.high_watermark_moved(log.end_offset)
+    found = log.producers.first_unstable_offset
+    assert first_unstable <= found <= kept_unstable, f"open from {found} on, not {first_unstable}..{kept_unstable}"
+    known = {entry.last_offset: entry for entry in log.aborted_transactions(0, log.end_offset + 1) or ()}
+    assert kept.keys() <= known.keys() <= aborted.keys(), f"aborted are {known}, not {aborted} or at least {kept}"
+    for offset, entry in known.items():
+        full, least = aborted[offset], kept.get(offset, entry)
+        assert entry.producer_id == full.producer_id
+        assert full.first_offset <= entry.first_offset <= least.first_offset
+        assert full.last_stable_offset <= entry.last_stable_offset <= least.last_stable_offset
+
+
+def _transactions_of(history: list[Stored]) -> tuple[int, dict[int, AbortedTransaction]]:
+    """Where the first open transaction begins, and the aborted ones by the offsets of their markers."""
+    first_offsets: dict[int, int] = {}
+    aborted: dict[int, AbortedTransaction] = {}
+    for stored in history:
+        header = read_header(stored.content)
+        if not header.is_control:
+            if header.is_transactional:
+                first_offsets.setdefault(header.producer_id, header.base_offset)
+            continue
+        first_offset = first_offsets.pop(header.producer_id, None)
+        is_abort = read_control_record(memoryview(stored.content)).type is ControlType.ABORT
+        if first_offset is not None and is_abort:
+            stable = min(first_offsets.values(), default=header.next_offset)
+            entry = AbortedTransaction(header.producer_id, first_offset, header.base_offset, stable)
+            aborted[header.base_offset] = entry
+    return min(first_offsets.values(), default=ALL_STABLE), aborted
 
 
 def _by_id(producers: ProducerStates) -> dict[int, ProducerState]:
