@@ -72,13 +72,21 @@ class Link:
 
     def exchange(self, api: Api, version: int, body: Any, *, has_answer: bool = True) -> Any:
         """Send one request and wait for its answer; Closed if there is none."""
+        frame = self.send(api, version, body)
+        return self.receive(api, version, frame) if has_answer else None
+
+    def send(self, api: Api, version: int, body: Any) -> bytes:
+        """Send one request; what was sent."""
         if self._client is None:
             self._client = RawClient(*self._address)
         content = body if isinstance(body, bytes) else encode(body, version)
         frame = self._client.frame(api.key, version, content)
         self._client.send(frame)
-        if not has_answer:
-            return None
+        return frame
+
+    def receive(self, api: Api, version: int, frame: bytes) -> Any:
+        """The answer to a request that was sent; Closed if there is none."""
+        assert self._client is not None
         try:
             answer = memoryview(self._client.receive_frame())
         except ConnectionEnded:
@@ -124,11 +132,15 @@ LOOSE: Mapping[str, Callable[[Any], Any]] = {
     "usable_bytes": lambda value: value > 0,
 }
 #: Numbers and ids that each broker makes up: what ours stands for in Kafka is remembered and put in place of it.
-GENERATED = ("session_id", "producer_id")
-ALSO_CALLED = {"v3_and_below_producer_id": "producer_id", "producer_id_filters": "producer_id"}
+GENERATED = ("session_id", "producer_id", "member_id", "leader")
+ALSO_CALLED = {
+    "v3_and_below_producer_id": "producer_id",
+    "producer_id_filters": "producer_id",
+    "leader": "member_id",
+}
 KEY_FIELDS = (
     *("name", "topic", "topic_id", "topic_name", "key", "resource_name", "resource_type", "log_dir", "index"),
-    *("partition", "partition_index", "broker_id", "node_id", "api_key", "source"),
+    *("partition", "partition_index", "broker_id", "node_id", "api_key", "source", "group_id", "member_id"),
 )
 
 
@@ -136,7 +148,7 @@ class Translation:
     """Which generated value of Kafka's stands for which of ours."""
 
     def __init__(self) -> None:
-        fixed = {NO_ID: NO_ID, ("session_id", 0): 0, ("producer_id", -1): -1}
+        fixed = {NO_ID: NO_ID, ("session_id", 0): 0, ("producer_id", -1): -1, ("member_id", ""): ""}
         self._theirs: dict[Any, Any] = dict(fixed)
         self._ours: dict[Any, Any] = dict(fixed)
 
@@ -147,7 +159,23 @@ class Translation:
             return type(value)(**{each: self.request(getattr(value, each), each) for each in names})
         if isinstance(value, list):
             return [self.request(each, name) for each in value]
+        if name == "records":
+            return self._records(value, self._theirs)
         return self._theirs.get(self._entry(name, value), value)
+
+    @staticmethod
+    def _records(value: Any, ids: Mapping[Any, Any]) -> Any:
+        """Batches with the producer ids of the other broker in them; markers have the broker's time."""
+        if not value or not any(name == "producer_id" and id >= 0 for name, id in filter(_is_pair, ids)):
+            return value
+        out = bytearray(value)
+        for header, batch in each_batch(memoryview(out)):
+            producer_id = ids.get(("producer_id", header.producer_id), header.producer_id)
+            _PRODUCER_ID.pack_into(batch, PRODUCER_ID_OFFSET, producer_id)
+            if header.is_control:
+                _TIMESTAMPS.pack_into(batch, BASE_TIMESTAMP_OFFSET, 0, 0)
+            _CRC.pack_into(batch, CRC_OFFSET, crc32c(batch[ATTRIBUTES_OFFSET:]))
+        return bytes(out)
 
     def flat(self, value: Any, path: str = "", name: str = "", *, is_ours: bool = True) -> dict[str, Any]:
         """Every field by its path; elements of lists by what names them, because their order says nothing."""
@@ -169,8 +197,8 @@ class Translation:
             return rows
         if isinstance(value, list):
             return {path: value or 0}
-        if isinstance(value, memoryview):
-            value = bytes(value)
+        if name == "records" and value:
+            value = self._records(value, {} if is_ours else self._ours)
         return {path: LOOSE[name](value) if name in LOOSE else value}
 
     def _key(self, element: Any, is_ours: bool) -> str:
@@ -181,9 +209,17 @@ class Translation:
                 if parts or value == NO_ID:
                     continue
                 value = value if is_ours else self._ours.get(value, value)
+            if name in GENERATED and not is_ours:
+                value = self._ours.get(self._entry(name, value), value)
             if value not in (None, ""):
                 parts.append("*" if name == "log_dir" else str(value))
         return ",".join(parts)
+
+    def learn_member(self, ours: Any, theirs: Any) -> None:
+        """Whom an answer is for is named beside the list that has it among others."""
+        mine, other = getattr(ours, "member_id", None), getattr(theirs, "member_id", None)
+        if mine and other:
+            self.equal("member_id", mine, other)
 
     def equal(self, path: str, ours: Any, theirs: Any) -> bool:
         name = path.rpartition(".")[2]
@@ -219,12 +255,15 @@ class Client:
         self._kafka = Link(brokers.kafka) if brokers.kafka is not None else None
         self._translation = brokers.translation
         self._topics: set[str] = set()
+        self._more_links: list[Link] = []
         self.differences: list[str] = []
         self.about = ""  # what the differences that follow belong to
         self.prefix = f"t{uuid.uuid4().hex[:10]}"
 
     def close(self) -> None:
         """Delete the topics of this client, so that a long run does not need the files of all of them."""
+        for link in self._more_links:
+            link.close()
         api = API_OF_NAME["DeleteTopics"]
         names = self._topics.difference(self._brokers.shared.values())
         request = message_of(api.request, 5, {"topic_names": sorted(names), "timeout_ms": 10_000})
@@ -251,23 +290,27 @@ class Client:
         *,
         differs: Mapping[str, str] | None = None,
         until: Callable[[Any], bool] | None = None,
+        is_patient: bool = False,
         not_kafka: str = "",
         **values: Any,
     ) -> Any:
         """The answer, `Closed` if the broker closes the connection instead.
 
-        `until` must hold for the answer: for Penstock's at once, for Kafka's after some time. `not_kafka` is the
-        reason why Kafka is not asked at all.
+        `until` must hold for the answer: for Penstock's at once, for Kafka's after some time; `is_patient` gives
+        both time, where it depends on what another connection does. `not_kafka` is the reason why Kafka is not asked
+        at all.
         """
         api = API_OF_NAME[name]
         request = message_of(api.request, version, values)
         if name in ("CreateTopics", "Metadata"):
             self._topics.update(topic["name"] or "" for topic in values["topics"] or ())
-        ours = self._try(lambda: self._penstock.exchange(api, version, request))
+        ours = self._ask_until(self._penstock, api, version, request, until if is_patient else None)
         if until is not None:
             assert until(ours), ours
         if self._kafka is not None and not not_kafka:
-            self._compare(f"{name} v{version}", ours, self._ask_kafka(api, version, request, until), differs or {})
+            translated = self._translation.request(request)
+            theirs = self._ask_until(self._kafka, api, version, translated, until)
+            self._compare(f"{name} v{version}", ours, theirs, differs or {})
         if ours is Closed:
             raise Closed
         return ours
@@ -290,6 +333,24 @@ class Client:
         if self._kafka is not None:
             self._kafka.exchange(api, version, self._translation.request(request), has_answer=False)
 
+    def begin(self, name: str, version: int, **values: Any) -> Callable[[], Any]:
+        """Send a request that may wait, on a connection of its own; the result waits for the answer."""
+        api = API_OF_NAME[name]
+        request = message_of(api.request, version, values)
+        penstock = Link(self._brokers.penstock)
+        frame = penstock.send(api, version, request)
+        kafka = Link(self._brokers.kafka) if self._brokers.kafka is not None else None
+        frame_of_kafka = kafka.send(api, version, self._translation.request(request)) if kafka is not None else b""
+        self._more_links += [link for link in (penstock, kafka) if link is not None]
+
+        def answer() -> Any:
+            ours = penstock.receive(api, version, frame)
+            if kafka is not None:
+                self._compare(f"{name} v{version}", ours, kafka.receive(api, version, frame_of_kafka), {})
+            return ours
+
+        return answer
+
     def is_closed(self) -> bool:
         """Whether the broker has closed the connection, or is about to."""
         closed = self._penstock.is_closed()
@@ -304,14 +365,12 @@ class Client:
         except Closed:
             return Closed
 
-    def _ask_kafka(self, api: Api, version: int, request: Any, until: Callable[[Any], bool] | None) -> Any:
-        assert self._kafka is not None
-        translated = self._translation.request(request)
+    def _ask_until(self, link: Link, api: Api, version: int, request: Any, until: Callable[[Any], bool] | None) -> Any:
         deadline = time.monotonic() + KAFKA_CATCHES_UP_WITHIN_S
         while True:
-            theirs = self._try(lambda: self._kafka.exchange(api, version, translated))  # type: ignore[union-attr]
-            if until is None or until(theirs) or time.monotonic() > deadline:
-                return theirs
+            answer = self._try(lambda: link.exchange(api, version, request))
+            if until is None or until(answer) or time.monotonic() > deadline:
+                return answer
 
     def _compare(self, what: str, ours: Any, theirs: Any, differs: Mapping[str, str]) -> None:
         if ours is Closed or theirs is Closed:
@@ -319,6 +378,7 @@ class Client:
                 self.differences.append(f"{what}: ours {ours}, Kafka's {theirs}")
             return
         flat = self._translation.flat
+        self._translation.learn_member(ours, theirs)
         left, right = flat(ours), flat(theirs, is_ours=False)
         missing: list[str] = []
         for path in dict.fromkeys((*left, *right)):

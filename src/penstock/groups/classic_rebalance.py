@@ -242,7 +242,7 @@ def _everybody(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 
 def refuse_join(token: Token, error: Error, step: Step, member_id: str = "") -> None:
-    step.answers.append((token, JoinGroupResponse(error_code=error, member_id=member_id)))
+    step.answers.append((token, JoinGroupResponse(error_code=error, protocol_name=None, member_id=member_id)))
 
 
 def answer_join(group: ClassicGroup, member: ClassicMember, error: Error, step: Step, member_id: str = "") -> None:

@@ -15,6 +15,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step, Token
 from penstock.groups.classic_group import ClassicGroup, ClassicState
 from penstock.groups.classic_groups import ClassicGroups
+from penstock.groups.classic_rebalance import refuse_join
 from penstock.groups.classic_speakers import ClassicSpeakers
 from penstock.groups.consumer_description import described
 from penstock.groups.consumer_group import ConsumerGroup
@@ -26,7 +27,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.table import Caller, GroupTable, Topics
 from penstock.wire.messages.k08_offset_commit import OffsetCommitRequest
 from penstock.wire.messages.k09_offset_fetch import OffsetFetchRequestGroup
-from penstock.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from penstock.wire.messages.k11_join_group import JoinGroupRequest
 from penstock.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, LeaveGroupResponseMember
 from penstock.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -119,8 +120,9 @@ class GroupShard:
 
     def join_group(self, token: Token, request: JoinGroupRequest, caller: Caller, now: Moment) -> Step:
         if not request.group_id:
-            refusal = JoinGroupResponse(error_code=Error.INVALID_GROUP_ID, member_id=request.member_id)
-            return Step(answers=[(token, refusal)])
+            step = Step()
+            refuse_join(token, Error.INVALID_GROUP_ID, step, request.member_id)
+            return step
         group = self.table.get(request.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             return self._speakers.join_group(group, token, request, caller, now)
@@ -130,7 +132,7 @@ class GroupShard:
         return step
 
     def sync_group(self, token: Token, request: SyncGroupRequest, now: Moment) -> Step:
-        group = self.table.get(request.group_id)
+        group = self.table.get(request.group_id) if request.group_id else None
         if isinstance(group, ClassicGroup) and not group.is_empty:
             return self.classic.sync_group(group, token, request, now)
         if isinstance(group, ConsumerGroup):
@@ -139,7 +141,7 @@ class GroupShard:
         return Step(answers=[(token, SyncGroupResponse(error_code=error))])
 
     def heartbeat(self, token: Token, request: HeartbeatRequest, now: Moment) -> Step:
-        group = self.table.get(request.group_id)
+        group = self.table.get(request.group_id) if request.group_id else None
         if isinstance(group, ClassicGroup):
             return self.classic.heartbeat(group, token, request, now)
         if isinstance(group, ConsumerGroup):
@@ -149,7 +151,7 @@ class GroupShard:
 
     def leave_group(self, token: Token, request: LeaveGroupRequest, now: Moment) -> Step:
         """Members of version 3 and newer; the handler makes the one member of an older request such a list."""
-        group = self.table.get(request.group_id)
+        group = self.table.get(request.group_id) if request.group_id else None
         if isinstance(group, ClassicGroup):
             return self.classic.leave_group(group, token, request, now)
         if isinstance(group, ConsumerGroup):

@@ -19,7 +19,7 @@ async def handle(broker: Broker, request: JoinGroupRequest, context: RequestCont
             lambda shard, token, now: shard.join_group(token, request, caller, now)
         )
     except ApiError as refused:
-        response = JoinGroupResponse(error_code=refused.error, member_id=request.member_id)
+        response = JoinGroupResponse(error_code=refused.error, protocol_name=None, member_id=request.member_id)
     if response.protocol_name is None and context.version < NULL_PROTOCOL_NAME_SINCE:
         response.protocol_name = ""
     return response

@@ -26,8 +26,6 @@ async def handle(broker: Broker, request: DescribeGroupsRequest, context: Reques
 async def _describe(broker: Broker, group_id: str, context: RequestContext) -> DescribeGroupsResponseGroup:
     caller = caller_of(context)
     try:
-        if not group_id:
-            raise ApiError(Error.INVALID_GROUP_ID)
         log = broker.groups.of_key(group_id)
         described: DescribeGroupsResponseGroup = await log.ask(
             lambda shard, token, _now: shard.describe_group(token, group_id, caller)

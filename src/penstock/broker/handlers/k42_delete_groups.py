@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.base.errors import ApiError, Error
+from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k42_delete_groups import (
@@ -19,8 +19,6 @@ async def handle(broker: Broker, request: DeleteGroupsRequest, _context: Request
 
 async def _delete(broker: Broker, group_id: str) -> DeleteGroupsResponseGroup:
     try:
-        if not group_id:
-            raise ApiError(Error.INVALID_GROUP_ID)
         log = broker.groups.of_key(group_id)
         result: DeleteGroupsResponseGroup = await log.ask(
             lambda shard, token, _now: shard.delete_group(token, group_id)

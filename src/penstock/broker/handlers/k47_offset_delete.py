@@ -15,9 +15,8 @@ from penstock.wire.messages.k47_offset_delete import (
 
 
 async def handle(broker: Broker, request: OffsetDeleteRequest, _context: RequestContext) -> OffsetDeleteResponse:
-    known = [topic for topic in request.topics if topic.name in broker.view.topics]
-    unknown = [topic for topic in request.topics if topic.name not in broker.view.topics]
-    request.topics = known
+    unknown = [_take_unknown(broker, topic) for topic in request.topics]
+    request.topics = [topic for topic in request.topics if topic.partitions]
     try:
         if not request.group_id:
             raise ApiError(Error.INVALID_GROUP_ID)
@@ -26,17 +25,34 @@ async def handle(broker: Broker, request: OffsetDeleteRequest, _context: Request
     except ApiError as refused:
         return OffsetDeleteResponse(error_code=refused.error)
     if response.error_code == Error.NONE:
-        response.topics += [_unknown(topic) for topic in unknown]
+        response.topics = _merged(response.topics, unknown)
     return response
 
 
-def _unknown(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+def _take_unknown(broker: Broker, topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+    """Take the partitions that are not there out of the request; the answer for them."""
+    known = broker.view.topics.get(topic.name)
+    count = len(known.partitions) if known is not None else 0
+    missing = [part for part in topic.partitions if not 0 <= part.partition_index < count]
+    topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
             OffsetDeleteResponsePartition(
                 partition_index=part.partition_index, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION
             )
-            for part in topic.partitions
+            for part in missing
         ],
     )
+
+
+def _merged(
+    answered: list[OffsetDeleteResponseTopic], unknown: list[OffsetDeleteResponseTopic]
+) -> list[OffsetDeleteResponseTopic]:
+    """One entry for each topic, though some of its partitions are not there."""
+    rows = {topic.name: topic for topic in answered}
+    for topic in unknown:
+        row = rows.setdefault(topic.name, topic)
+        if row is not topic:
+            row.partitions += topic.partitions
+    return list(rows.values())
