@@ -25,7 +25,6 @@ HEAVY_AND_OPTIONAL = {"pyspark", "pyarrow", "pandas"}
 TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {
-    "penstock.broker.transaction_links",
     "penstock.cli.__main__",
     "penstock.cli.serve",
     "penstock.testing.pytest_plugin",

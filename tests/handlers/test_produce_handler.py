@@ -301,12 +301,3 @@ def test_sequences(client, topic, produce, version):
     assert send(7, producer=4001)[0] == Error.NONE
     assert send(0, 2, producer=4001)[0] != Error.NONE
     assert end_offset(client, topic) == 10
-
-
-@pytest.mark.parametrize("version", [3, 11, 12, 13])
-def test_transactional_batches_are_refused(client, topic, produce, version):
-    batch = client.batch(b"a", producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
-    differs = {"responses*": "transactions are not served yet"}
-    answer = produce(version, topic, [(0, batch)], transactional_id="t", differs=differs)[0]
-    assert answer.error_code != Error.NONE
-    assert end_offset(client, topic) == 0

@@ -138,7 +138,7 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     world, settings = broker.world, broker.settings
     sessions = FetchSessions(settings.integer("max.incremental.fetch.session.cache.slots"), world.random)
     fetch = k01_fetch.Fetch(broker.partitions, sessions, world.clock, world.disk, settings.integer("fetch.max.bytes"))
-    dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker.partitions, world.clock, world.disk))
+    dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker))
     dispatcher.serve_hot(FETCH, fetch)
     dispatcher.serve(API_VERSIONS, k18_api_versions.ApiVersions(dispatcher))
     for api, handle in _PLAIN:

@@ -20,6 +20,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
 from penstock.base.world import Disk, NoSpaceError
 from penstock.broker.partition_config import PartitionConfig
+from penstock.broker.verification import Verifications
 from penstock.log.flush import FlushPlan
 from penstock.log.partition_log import Appended, PartitionLog
 from penstock.log.producers import ALL_STABLE
@@ -66,6 +67,7 @@ class Partition:
         "takes_at_once",
         "takes_writes",
         "topic_id",
+        "verifications",
     )
 
     def __init__(
@@ -101,6 +103,7 @@ class Partition:
         self._plan: FlushPlan | None = None
         self._disk = disk
         self._on_storage_failure = on_storage_failure
+        self.verifications = Verifications()
 
     @property
     def high_watermark(self) -> int:
@@ -184,6 +187,7 @@ class Partition:
             now_ms=now_ms,
             transaction_version=transaction_version,
         )
+        self.verifications.forget(producer.producer_id)
         self._grew(self.log.size_bytes - size_bytes)
         return appended
 

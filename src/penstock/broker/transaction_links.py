@@ -9,7 +9,6 @@ Producers do not know the errors of coordinators; `error_for_producer` gives the
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from penstock.base.errors import ApiError, Error
@@ -40,7 +39,9 @@ async def add_or_verify(
 ) -> Mapping[TopicPartition, Error]:
     """Add partitions to a transaction, or verify that it has them; what came of it for each.
 
-    The errors are those of a coordinator, but for PRODUCER_FENCED: who writes expects INVALID_PRODUCER_EPOCH.
+    The errors are those of a coordinator, but for PRODUCER_FENCED: who writes expects INVALID_PRODUCER_EPOCH. While
+    the transaction before this one still ends, which takes some milliseconds, that is CONCURRENT_TRANSACTIONS: whoever
+    asks again then must first look at the partition again, where the end of the other transaction may just be written.
     """
     try:
         if is_add:
@@ -60,20 +61,13 @@ async def add_or_verify(
 async def _add(
     broker: Broker, transactional_id: str, producer: ProducerEpoch, partitions: Sequence[TopicPartition]
 ) -> Error:
-    """While the transaction before this one still ends, which takes some milliseconds, ask again."""
-    clock, settings = broker.world.clock, broker.settings
-    pause_s = settings.integer("add.partitions.to.txn.retry.backoff.ms") / 1000
-    until = clock.monotonic() + settings.integer("add.partitions.to.txn.retry.backoff.max.ms") / 1000
-    while True:
-        log = broker.transactions.of_key(transactional_id)
-        error: Error = await log.ask(
-            lambda machine, token, now: machine.add_partitions(
-                token, transactional_id, producer, partitions, SECOND_PROTOCOL, now
-            )
+    log = broker.transactions.of_key(transactional_id)
+    error: Error = await log.ask(
+        lambda machine, token, now: machine.add_partitions(
+            token, transactional_id, producer, partitions, SECOND_PROTOCOL, now
         )
-        if error is not Error.CONCURRENT_TRANSACTIONS or clock.monotonic() + pause_s > until:
-            return error
-        await asyncio.sleep(pause_s)
+    )
+    return error
 
 
 def _as_written_to(error: Error) -> Error:

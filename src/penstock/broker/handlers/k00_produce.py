@@ -2,24 +2,26 @@
 compression off.
 
 Every request becomes a `_Produce` that lives until it is answered: it may have to wait for a sync, for the inside of
-its batches to be looked at, or for its records to be committed. A request of the common shape also leaves a
-`ProduceAgain` with its connection, for those like it that follow.
+its batches to be looked at, for the coordinator of its transaction, or for its records to be committed. A request of
+the common shape also leaves a `ProduceAgain` with its connection, for those like it that follow.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
-from penstock.base.world import Clock, Disk
+from penstock.broker.broker import Broker
 from penstock.broker.connection import Connection, Response, Slot
 from penstock.broker.partition import Partition
-from penstock.broker.partitions import Partitions
 from penstock.broker.produce_again import ProduceAgain
 from penstock.broker.requests import frame_of
+from penstock.broker.topics import INTERNAL_TOPICS
+from penstock.broker.transactional_produce import TransactionalProduce, has_transactional_batch
 from penstock.log.partition_log import Appended
 from penstock.wire.batch import (
     ATTRIBUTES_OFFSET,
@@ -43,23 +45,32 @@ from penstock.wire.messages.k00_produce import (
 )
 from penstock.wire.produce_shape import FIRST_SHAPED_VERSION, FLEXIBLE_SINCE, TOPIC_IDS_SINCE, answer_shape, head_end_of
 
+logger = logging.getLogger(__name__)
+
 FIRST_SERVED_VERSION = 3
 ZSTD_SINCE = 7
+
+_Part = tuple[ProduceRequestTopic, ProduceRequestPartition, ProduceResponsePartition]
+_Found = tuple[Partition, ProduceRequestPartition, ProduceResponsePartition]
 
 
 class Produce:
     """The handler; one for a broker."""
 
-    def __init__(self, partitions: Partitions, clock: Clock, disk: Disk) -> None:
-        self.partitions = partitions
-        self.disk = disk
-        self._wall_ms = clock.wall_ms
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.partitions = broker.partitions
+        self.disk = broker.world.disk
+        self.wall_ms = broker.world.clock.wall_ms
+        self.asking: set[asyncio.Future[None]] = set()  # transactions whose coordinator is being asked
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
     ) -> Response | None:
         request, _ = decoder(ProduceRequest, version)(frame, position)
-        response = _Produce(self, connection, version, correlation_id, request).run()
+        is_ordinary = request.transactional_id is None and not has_transactional_batch(request)
+        kind = _Produce if is_ordinary else _ProduceInTransaction
+        response = kind(self, connection, version, correlation_id, request).run()
         if response is not None and version >= FIRST_SHAPED_VERSION:
             self._remember(connection, version, frame, request)
         return response
@@ -67,16 +78,17 @@ class Produce:
     def _remember(self, connection: Connection, version: int, frame: memoryview, request: ProduceRequest) -> None:
         """Leave a shortcut for requests like this one, if it is of the common shape."""
         topic = request.topic_data[0] if len(request.topic_data) == 1 else None
-        if topic is None or len(topic.partition_data) != 1 or request.transactional_id is not None:
+        if topic is None or len(topic.partition_data) != 1:
             return
         data = topic.partition_data[0]
         by_id = version >= TOPIC_IDS_SINCE
         name = self.partitions.name_of_id(topic.topic_id) if by_id else topic.name
         partition = self.partitions.get(TopicPartition(name or "", data.index))
         head_end = head_end_of(frame, len(data.records or b""), version)
-        if partition is not None and head_end is not None and request.acks in (1, -1):
+        if partition is not None and head_end is not None and request.acks in (1, -1) and name not in INTERNAL_TOPICS:
             shape = answer_shape(version, topic.topic_id.bytes if by_id else topic.name.encode())
-            again = ProduceAgain(frame, head_end, self.append, partition, shape, is_flexible=version >= FLEXIBLE_SINCE)
+            append = self.append if request.transactional_id is None else self._append_to_open
+            again = ProduceAgain(frame, head_end, append, partition, shape, is_flexible=version >= FLEXIBLE_SINCE)
             connection.remember(head_end, again.head, again)
 
     def append(self, partition: Partition, records: memoryview) -> Appended:
@@ -85,8 +97,16 @@ class Produce:
         if header.attributes & (CONTROL | TRANSACTIONAL):
             if header.attributes & CONTROL:
                 raise ApiError(Error.INVALID_RECORD, "a producer may not write control batches")
-            raise ApiError(Error.INVALID_TXN_STATE, "the transaction was not begun with this broker")
-        return partition.append(records, header, self._wall_ms())
+            raise _without_transactional_id()
+        return partition.append(records, header, self.wall_ms())
+
+    def _append_to_open(self, partition: Partition, records: memoryview) -> Appended:
+        """The same for one more batch of a transaction that is open in the partition; ApiError for any other."""
+        header = check_produced_batch(records)
+        is_open = partition.log.producers.is_open(header.producer_id, header.producer_epoch)
+        if not is_open or header.attributes & (CONTROL | TRANSACTIONAL) != TRANSACTIONAL:
+            raise ApiError(Error.INVALID_TXN_STATE)
+        return partition.append(records, header, self.wall_ms())
 
 
 class _Produce:
@@ -108,11 +128,13 @@ class _Produce:
 
     def run(self) -> Response | None:
         """Append what can be appended; the response if that was all, otherwise None and it follows later."""
+        parts = []
         for topic, answers in zip(self._request.topic_data, self._answers, strict=True):
             for data in topic.partition_data:
                 answer = ProduceResponsePartition(index=data.index)
                 answers.partition_responses.append(answer)
-                self._begin(topic, data, answer)
+                parts.append((topic, data, answer))
+        self._begin(parts)
         if self._unappended or self._uncommitted:
             self._slot = self._connection.reserve()
             if self._unappended:
@@ -122,14 +144,18 @@ class _Produce:
             return None
         return self._response()
 
-    def _begin(
-        self, topic: ProduceRequestTopic, data: ProduceRequestPartition, answer: ProduceResponsePartition
+    def _begin(self, parts: list[_Part]) -> None:
+        for topic, data, answer in parts:
+            try:
+                partition = self._find(topic, data)
+            except ApiError as error:
+                _refuse(answer, error)
+            else:
+                self._begin_append(partition, data, answer)
+
+    def _begin_append(
+        self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition
     ) -> None:
-        try:
-            partition = self._find(topic, data)
-        except ApiError as error:
-            _refuse(answer, error)
-            return
         if partition.config.inside:
             self._unappended += 1
             self._conform(partition, data, answer)
@@ -162,13 +188,15 @@ class _Produce:
             raise ApiError(Error.UNSUPPORTED_VERSION, f"produce is served from version {FIRST_SERVED_VERSION} on")
         if self._request.acks not in (0, 1, -1):
             raise ApiError(Error.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {self._request.acks}")
-        if self._request.transactional_id is not None:
-            raise ApiError(Error.INVALID_TXN_STATE, "the transaction was not begun with this broker")
         if data.records is None:
             raise ApiError(Error.INVALID_RECORD, "there are no records for this partition")
         if self._version >= TOPIC_IDS_SINCE:
-            return self._handler.partitions.find_by_id(topic.topic_id, data.index)
-        return self._handler.partitions.find(topic.name, data.index)
+            partition = self._handler.partitions.find_by_id(topic.topic_id, data.index)
+        else:
+            partition = self._handler.partitions.find(topic.name, data.index)
+        if partition.name.topic in INTERNAL_TOPICS:
+            raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {partition.name.topic}")
+        return partition
 
     def _append(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
         assert data.records is not None
@@ -176,7 +204,7 @@ class _Produce:
         try:
             if self._version < ZSTD_SINCE and _is_zstd(records):
                 raise ApiError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version {ZSTD_SINCE}")
-            appended = self._handler.append(partition, records)
+            appended = self._append_batch(partition, records)
         except ApiError as error:
             _refuse(answer, error)
             return
@@ -185,6 +213,9 @@ class _Produce:
         answer.log_start_offset = partition.log.start_offset
         if self._request.acks == -1 and appended.last_offset >= partition.leader.high_watermark:
             self._wait_for_commit(partition, appended.last_offset + 1, answer)
+
+    def _append_batch(self, partition: Partition, records: memoryview) -> Appended:
+        return self._handler.append(partition, records)
 
     def _append_later(
         self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition
@@ -254,6 +285,77 @@ class _Produce:
                     where = f"{topic.name or topic.topic_id}-{answer.index}"
                     self._connection.close(f"a produce with acks=0 to {where}: {answer.error_message}")
                     return
+
+
+class _ProduceInTransaction(_Produce):
+    """A request with a transactional id: partitions that are new to the transaction are verified before the append."""
+
+    _transaction: TransactionalProduce
+
+    def _begin(self, parts: list[_Part]) -> None:
+        try:
+            found = self._find_all(parts)
+        except ApiError as error:
+            for _, _, answer in parts:
+                _refuse(answer, error)
+            return
+        if self._transaction.must_ask():
+            self._unappended += len(found)
+            asking = asyncio.ensure_future(self._transaction.ask())
+            self._handler.asking.add(asking)
+            asking.add_done_callback(partial(self._asked, found))
+        else:
+            for partition, data, answer in found:
+                if not self._is_refused(partition, answer):
+                    self._begin_append(partition, data, answer)
+
+    def _find_all(self, parts: list[_Part]) -> list[_Found]:
+        """The partitions that are here; ApiError if the whole request is wrong."""
+        if self._request.transactional_id is None:
+            raise _without_transactional_id()
+        self._transaction = TransactionalProduce(self._handler.broker, self._request.transactional_id, self._version)
+        found: list[_Found] = []
+        for topic, data, answer in parts:
+            try:
+                partition = self._find(topic, data)
+            except ApiError as error:
+                _refuse(answer, error)
+                continue
+            self._transaction.take(partition, memoryview(data.records or b""))
+            found.append((partition, data, answer))
+        return found
+
+    def _asked(self, found: list[_Found], asking: asyncio.Future[None]) -> None:
+        self._handler.asking.discard(asking)
+        error = None if asking.cancelled() else asking.exception()
+        if error is not None:
+            logger.error("a transaction could not be verified", exc_info=error)
+        if error is not None or asking.cancelled():
+            self._connection.close("a transaction could not be verified")
+            return
+        for partition, data, answer in found:
+            if self._is_refused(partition, answer):
+                self._one_less_to_append()
+            elif partition.config.inside:
+                self._conform(partition, data, answer)
+            else:
+                self._append_later(partition, data, answer)
+
+    def _is_refused(self, partition: Partition, answer: ProduceResponsePartition) -> bool:
+        error = self._transaction.error_of(partition)
+        if error is not None:
+            _refuse(answer, error)
+        return error is not None
+
+    def _append_batch(self, partition: Partition, records: memoryview) -> Appended:
+        header = check_produced_batch(records)
+        if header.attributes & CONTROL:
+            raise ApiError(Error.INVALID_RECORD, "a producer may not write control batches")
+        return self._transaction.append(partition, records, header, self._handler.wall_ms())
+
+
+def _without_transactional_id() -> ApiError:
+    return ApiError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "records of a transaction need its transactional id")
 
 
 def _is_zstd(records: memoryview) -> bool:
