@@ -33,8 +33,9 @@ STOP_TIMEOUT_S = 60
 START_TRIES = 3
 LOG_LINES_SHOWN = 40
 
-#: A JVM for short runs beside other things: little memory, and no time lost with compiling well.
-SMALL_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1")
+#: A JVM for short runs beside other things: little memory, of which the log cleaner takes 128 MB at the start, and no
+#: time lost with compiling well.
+SMALL_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1")
 #: What one node alone needs, because everything else would wait for more of them.
 ONE_NODE = {
     "offsets.topic.replication.factor": "1",
