@@ -29,6 +29,8 @@ from penstock.broker.handlers import (
     k24_add_partitions_to_txn,
     k25_add_offsets_to_txn,
     k26_end_txn,
+    k27_write_txn_markers,
+    k28_txn_offset_commit,
     k32_describe_configs,
     k33_alter_configs,
     k35_describe_log_dirs,
@@ -37,6 +39,7 @@ from penstock.broker.handlers import (
     k44_incremental_alter_configs,
     k47_offset_delete,
     k60_describe_cluster,
+    k61_describe_producers,
     k65_describe_transactions,
     k66_list_transactions,
     k68_consumer_group_heartbeat,
@@ -71,6 +74,8 @@ from penstock.wire.messages.k23_offset_for_leader_epoch import API as OFFSET_FOR
 from penstock.wire.messages.k24_add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
 from penstock.wire.messages.k25_add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
 from penstock.wire.messages.k26_end_txn import API as END_TXN
+from penstock.wire.messages.k27_write_txn_markers import API as WRITE_TXN_MARKERS
+from penstock.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
 from penstock.wire.messages.k32_describe_configs import API as DESCRIBE_CONFIGS
 from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
 from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
@@ -79,6 +84,7 @@ from penstock.wire.messages.k42_delete_groups import API as DELETE_GROUPS
 from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
 from penstock.wire.messages.k47_offset_delete import API as OFFSET_DELETE
 from penstock.wire.messages.k60_describe_cluster import API as DESCRIBE_CLUSTER
+from penstock.wire.messages.k61_describe_producers import API as DESCRIBE_PRODUCERS
 from penstock.wire.messages.k65_describe_transactions import API as DESCRIBE_TRANSACTIONS
 from penstock.wire.messages.k66_list_transactions import API as LIST_TRANSACTIONS
 from penstock.wire.messages.k68_consumer_group_heartbeat import API as CONSUMER_GROUP_HEARTBEAT
@@ -94,6 +100,7 @@ _PLAIN = (
     (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
     (DESCRIBE_CONFIGS, k32_describe_configs.handle),
     (DESCRIBE_CLUSTER, k60_describe_cluster.handle),
+    (DESCRIBE_PRODUCERS, k61_describe_producers.handle),
     (LIST_CONFIG_RESOURCES, k74_list_config_resources.handle),
     (DESCRIBE_TOPIC_PARTITIONS, k75_describe_topic_partitions.handle),
 )
@@ -118,6 +125,8 @@ _ASYNC = (
     (ADD_PARTITIONS_TO_TXN, k24_add_partitions_to_txn.handle),
     (ADD_OFFSETS_TO_TXN, k25_add_offsets_to_txn.handle),
     (END_TXN, k26_end_txn.handle),
+    (WRITE_TXN_MARKERS, k27_write_txn_markers.handle),
+    (TXN_OFFSET_COMMIT, k28_txn_offset_commit.handle),
     (ALTER_CONFIGS, k33_alter_configs.handle),
     (DESCRIBE_LOG_DIRS, k35_describe_log_dirs.handle),
     (CREATE_PARTITIONS, k37_create_partitions.handle),
