@@ -47,7 +47,7 @@ class ClassicGroups:
         elif group is None or not self._is_serving:
             group = ClassicGroup.from_record(record.key.group, record.value)
             self._table.put(group)
-            if self._is_serving:
+            if record.value.members and record.value.leader is None:
                 self._newly_classic.append(group)
 
     def start(self, now: Moment, step: Step) -> None:

@@ -151,18 +151,23 @@ class ClassicSpeakers:
     # ── Heartbeat ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def heartbeat(self, group: ConsumerGroup, token: Token, request: HeartbeatRequest, now: Moment) -> Step:
+        step = Step()
         error = Error.NONE
         try:
             member, _ = _speaker(group, request.member_id, request.group_instance_id, request.generation_id)
             self._groups.heard_of(group, member, now)
+            change = self._groups.change(group, member, member, now)
+            change.retarget()  # there may be nobody else who does it
+            step.records += change.records
             is_released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
-            is_behind = member.epoch < group.assignment_epoch
+            is_behind = member.epoch < change.target.epoch
             if is_behind or is_released or member.state is MemberState.UNREVOKED_PARTITIONS:
                 error = Error.REBALANCE_IN_PROGRESS
                 self._expect_to_join_again(group, member, now)
         except ApiError as refused:
             error = refused.error
-        return Step(answers=[(token, HeartbeatResponse(error_code=error))])
+        step.answers.append((token, HeartbeatResponse(error_code=error)))
+        return step
 
     def _expect_to_join_again(self, group: ConsumerGroup, member: ConsumerMember, now: Moment) -> None:
         if not self._groups.is_expected(Wait.REJOIN, group, member.member_id):

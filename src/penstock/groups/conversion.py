@@ -2,7 +2,7 @@
 
 A classic group of consumers becomes a consumer group when somebody joins it with the new protocol: its members stay, go
 on speaking the classic protocol, and are meant to have what they have. It becomes a classic group again when the last
-member of the new protocol is gone: the others keep what they are meant to have until they have joined again.
+member of the new protocol is gone: the others keep what they have until they have joined again.
 
 Both are nothing but records, written in one batch: what the group was is deleted, what it is now is written. Offsets
 are not touched.
@@ -10,7 +10,8 @@ are not touched.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Protocol
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
@@ -18,7 +19,7 @@ from penstock.base.steps import Moment, StateRecord
 from penstock.groups.assignors import Assignment
 from penstock.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicMember, ClassicState
 from penstock.groups.consumer_group import FIRST_EPOCH, ConsumerGroup
-from penstock.groups.consumer_member import ClassicSpeaker, ConsumerMember
+from penstock.groups.consumer_member import ClassicSpeaker, ConsumerMember, Held, MemberState
 from penstock.groups.consumer_records import epoch_record, group_tombstones, target_epoch_record, target_record
 from penstock.groups.consumer_targets import metadata_hash
 from penstock.groups.embedded_protocol import read_assignment, read_subscription, write_assignment
@@ -46,9 +47,8 @@ def upgraded(group: ClassicGroup, topics: Topics) -> list[StateRecord]:
     """The records that make a classic group a consumer group; ApiError if its members say what we cannot read."""
     group_id = group.group_id
     epoch = max(group.generation, FIRST_EPOCH)
-    taken: set[tuple[UUID, int]] = set()
     try:
-        members = [_upgraded_member(group, member, epoch, topics, taken) for member in group.members.values()]
+        members = _upgraded_members(group, epoch, topics)
     except ProtocolError as error:
         raise ApiError(
             Error.GROUP_ID_NOT_FOUND, f"group {group_id!r} cannot become a consumer group: {error}"
@@ -64,45 +64,74 @@ def upgraded(group: ClassicGroup, topics: Topics) -> list[StateRecord]:
     ]
 
 
-def _upgraded_member(
-    group: ClassicGroup, member: ClassicMember, epoch: int, topics: Topics, taken: set[tuple[UUID, int]]
-) -> ConsumerMember:
+def _upgraded_members(group: ClassicGroup, epoch: int, topics: Topics) -> list[ConsumerMember]:
+    """All members with what they have.
+
+    That is what the leader gave them, and then what they said they owned when they joined: one that reads on through
+    rebalances may not have heard yet that it must give something up, and nobody gets that before it says that it has.
+    """
+    taken: set[tuple[UUID, int]] = set()
+    subscriptions = [read_subscription(_metadata(group, member)) for member in group.members.values()]
+    assigned = [_first_taken(_given(each.assignment, topics), taken, epoch) for each in group.members.values()]
+    revoking = [_first_taken(_existing(each.owned_partitions, topics), taken, epoch) for each in subscriptions]
+    return [
+        ConsumerMember(
+            member_id=member.member_id,
+            epoch=epoch,
+            previous_epoch=epoch,
+            state=MemberState.UNREVOKED_PARTITIONS if revoking[number] else MemberState.STABLE,
+            instance_id=member.instance_id,
+            rack_id=subscriptions[number].rack_id or None,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topic_names=frozenset(subscriptions[number].topics),
+            classic=ClassicSpeaker(member.session_timeout_ms, member.protocols),
+            assigned=assigned[number],
+            revoking=revoking[number],
+        )
+        for number, member in enumerate(group.members.values())
+    ]
+
+
+def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
     """One that joined after the last rebalance may not know the protocol that was chosen there."""
-    subscription = read_subscription(member.metadata(group.protocol_name) or member.protocols[0][1])
-    return ConsumerMember(
-        member_id=member.member_id,
-        epoch=epoch,
-        previous_epoch=epoch,
-        instance_id=member.instance_id,
-        rack_id=subscription.rack_id or None,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topic_names=frozenset(subscription.topics),
-        classic=ClassicSpeaker(member.session_timeout_ms, member.protocols),
-        assigned=_upgraded_assignment(member.assignment, epoch, topics, taken),
-    )
+    return member.metadata(group.protocol_name) or member.protocols[0][1]
 
 
-def _upgraded_assignment(
-    assignment: bytes, epoch: int, topics: Topics, taken: set[tuple[UUID, int]]
-) -> dict[UUID, dict[int, int]]:
-    """What the leader gave to a member, without what is not there and what it gave to another one too."""
+def _given(assignment: bytes, topics: Topics) -> list[tuple[UUID, int]]:
+    """What the leader gave to a member."""
     if not assignment:
-        return {}  # it has joined, and has not been told its part yet
+        return []  # it has joined, and has not been told its part yet
     message = read_assignment(assignment)
     if message.user_data:
         raise ProtocolError("an assignor of its own gives its members more than partitions, and that would be lost")
-    assigned: dict[UUID, dict[int, int]] = {}
-    for each in message.assigned_partitions:
-        topic = topics.named(each.topic)
-        if topic is None:
-            continue
-        for index in each.partitions:
-            if 0 <= index < topic.partition_count and (topic.topic_id, index) not in taken:
-                taken.add((topic.topic_id, index))
-                assigned.setdefault(topic.topic_id, {})[index] = epoch
-    return assigned
+    return _existing(message.assigned_partitions, topics)
+
+
+class _NamedPartitions(Protocol):
+    topic: str
+    partitions: list[int]
+
+
+def _existing(named: Iterable[_NamedPartitions], topics: Topics) -> list[tuple[UUID, int]]:
+    return [
+        (topic.topic_id, index)
+        for each in named
+        if (topic := topics.named(each.topic)) is not None
+        for index in each.partitions
+        if 0 <= index < topic.partition_count
+    ]
+
+
+def _first_taken(partitions: Iterable[tuple[UUID, int]], taken: set[tuple[UUID, int]], epoch: int) -> Held:
+    """Those that nobody had before; leaders may give one to two members, but here it has one owner."""
+    held: dict[UUID, dict[int, int]] = {}
+    for topic_id, index in partitions:
+        if (topic_id, index) not in taken:
+            taken.add((topic_id, index))
+            held.setdefault(topic_id, {})[index] = epoch
+    return held
 
 
 def _held_partitions(member: ConsumerMember) -> Assignment:
@@ -129,29 +158,27 @@ def downgraded(
     topics: Topics,
     now: Moment,
 ) -> list[StateRecord]:
-    """The records that make a consumer group a classic one.
+    """The records that make a consumer group a classic one; one may join in the place of a static one that leaves.
 
-    A static member that joins in the place of one that leaves has its target.
+    Everybody is said to have what it has, not what it is meant to have: somebody else may still have that.
     """
     leaving_ids = {member.member_id for member in leaving}
-    staying = [member for member in group.members.values() if member.member_id not in leaving_ids]
-    targets = {member.member_id: group.targets.get(member.member_id, {}) for member in staying}
+    staying = {member_id: member for member_id, member in group.members.items() if member_id not in leaving_ids}
     if joining is not None:
-        replaced_id = group.static_id(joining.instance_id) or joining.member_id
-        staying.append(joining)
-        targets[joining.member_id] = group.targets.get(replaced_id, {})
+        staying[joining.member_id] = joining
     classic = ClassicGroup(group.group_id)
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
-    for member in staying:
+    for member in staying.values():
         classic.add(_downgraded_member(member))
     classic.protocol_name = classic.choose_protocol()
     for each in classic.members.values():
-        metadata = each.metadata(classic.protocol_name)
-        each.assignment = write_assignment(targets[each.member_id], topics, metadata)
+        has = _held_partitions(staying[each.member_id])
+        each.assignment = write_assignment(has, topics, each.metadata(classic.protocol_name))
     classic.enter(ClassicState.STABLE, now.wall_ms)
-    member_ids = {*group.members, *targets}
-    return [*group_tombstones(group.group_id, sorted(member_ids), group.patterns), classic.record()]
+    classic.leader_id = None  # so that it begins with a rebalance, also if it is read from the log first
+    member_ids = sorted({*group.members, *staying})
+    return [*group_tombstones(group.group_id, member_ids, group.patterns), classic.record()]
 
 
 def _downgraded_member(member: ConsumerMember) -> ClassicMember:
