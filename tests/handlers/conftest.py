@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from penstock.base.errors import Error
 from penstock.base.identifiers import NO_ID
@@ -30,6 +32,7 @@ from penstock.testing.broker_process import BrokerProcess
 from penstock.testing.raw_client import ConnectionEnded, RawClient
 from penstock.wire.api import APIS, decode_response_header
 from penstock.wire.api_declaration import Api
+from penstock.wire.batch import ATTRIBUTES_OFFSET, each_batch, problem_of_batch
 from penstock.wire.codec import decode, encode
 from penstock.wire.records import Record, build_batch
 from penstock.wire.schema import schema_of
@@ -131,6 +134,7 @@ LOOSE: Mapping[str, Callable[[Any], Any]] = {
     "total_bytes": lambda value: value > 0,
     "usable_bytes": lambda value: value > 0,
 }
+PRODUCER_ID_AT, TIMES_AT, CRC_AT = slice(43, 51), slice(27, 43), slice(17, 21)  # in a batch
 #: Numbers and ids that each broker makes up: what ours stands for in Kafka is remembered and put in place of it.
 GENERATED = ("session_id", "producer_id", "member_id", "leader")
 ALSO_CALLED = {
@@ -142,6 +146,27 @@ KEY_FIELDS = (
     *("name", "topic", "topic_id", "topic_name", "key", "resource_name", "resource_type", "log_dir", "index"),
     *("partition", "partition_index", "broker_id", "node_id", "api_key", "source", "group_id", "member_id"),
 )
+
+
+def with_producer_ids(records: bytes | None, ids: Mapping[Any, Any]) -> bytes | None:
+    """Batches with other producer ids in them, where those have another name; damaged ones stay as they are."""
+    out = bytearray(records or b"")
+    for header, batch in each_batch(memoryview(out)):
+        producer_id = ids.get(("producer_id", header.producer_id))
+        if producer_id is not None and problem_of_batch(batch, header) is None:
+            batch[PRODUCER_ID_AT] = struct.pack(">q", producer_id)
+            batch[CRC_AT] = struct.pack(">I", crc32c(batch[ATTRIBUTES_OFFSET:]))
+    return records if records is None else bytes(out)
+
+
+def without_marker_times(records: bytes | None) -> bytes | None:
+    """Batches in which markers, which carry the broker's own time, have none."""
+    out = bytearray(records or b"")
+    for header, batch in each_batch(memoryview(out)):
+        if header.is_control:
+            batch[TIMES_AT] = bytes(16)
+            batch[CRC_AT] = bytes(4)
+    return records if records is None else bytes(out)
 
 
 class Translation:
@@ -160,22 +185,8 @@ class Translation:
         if isinstance(value, list):
             return [self.request(each, name) for each in value]
         if name == "records":
-            return self._records(value, self._theirs)
+            return with_producer_ids(value, self._theirs)
         return self._theirs.get(self._entry(name, value), value)
-
-    @staticmethod
-    def _records(value: Any, ids: Mapping[Any, Any]) -> Any:
-        """Batches with the producer ids of the other broker in them; markers have the broker's time."""
-        if not value or not any(name == "producer_id" and id >= 0 for name, id in filter(_is_pair, ids)):
-            return value
-        out = bytearray(value)
-        for header, batch in each_batch(memoryview(out)):
-            producer_id = ids.get(("producer_id", header.producer_id), header.producer_id)
-            _PRODUCER_ID.pack_into(batch, PRODUCER_ID_OFFSET, producer_id)
-            if header.is_control:
-                _TIMESTAMPS.pack_into(batch, BASE_TIMESTAMP_OFFSET, 0, 0)
-            _CRC.pack_into(batch, CRC_OFFSET, crc32c(batch[ATTRIBUTES_OFFSET:]))
-        return bytes(out)
 
     def flat(self, value: Any, path: str = "", name: str = "", *, is_ours: bool = True) -> dict[str, Any]:
         """Every field by its path; elements of lists by what names them, because their order says nothing."""
@@ -197,8 +208,10 @@ class Translation:
             return rows
         if isinstance(value, list):
             return {path: value or 0}
-        if name == "records" and value:
-            value = self._records(value, {} if is_ours else self._ours)
+        if isinstance(value, memoryview):
+            value = bytes(value)
+        if name == "records":
+            value = without_marker_times(with_producer_ids(value, {} if is_ours else self._ours))
         return {path: LOOSE[name](value) if name in LOOSE else value}
 
     def _key(self, element: Any, is_ours: bool) -> str:
