@@ -56,7 +56,7 @@ def main() -> int:
             progress=progress,
         )
         try:
-            for stage in (stages.loads, stages.starts, stages.quiet_client):
+            for stage in (stages.loads, stages.group_rebalances, stages.starts, stages.quiet_client):
                 _try(stage, run)
         except KeyboardInterrupt:
             results.failures.append("stopped by the user; what there is:")

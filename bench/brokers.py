@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench import machine
@@ -28,8 +29,9 @@ class Broker(ABC):
     name: str
     flush_always: dict[str, str]  # the topic setting that makes every write wait for the disk
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
         self.home = home
+        self.settings = settings or {}
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True)
@@ -97,7 +99,8 @@ class Penstock(Broker):
 
     def _command(self) -> list[str]:
         program = Path(sys.executable).with_name("penstock")
-        return [str(program), "up", "--port", str(self.port), "--data", str(self.data)]
+        settings = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
+        return [str(program), "up", "--port", str(self.port), "--data", str(self.data), *settings]
 
 
 class Kafka(Broker):
@@ -105,7 +108,7 @@ class Kafka(Broker):
     flush_always = {"flush.messages": "1"}
 
     def _prepare(self) -> None:
-        self._kafka = ApacheKafka(find_jars(), self.home, java_flags=JAVA_FLAGS)
+        self._kafka = ApacheKafka(find_jars(), self.home, settings=self.settings, java_flags=JAVA_FLAGS)
         try:
             self._kafka.format()
         except ApacheKafkaError as problem:

@@ -7,6 +7,8 @@
  *   produce   connections × inflight requests, as fast as they are answered, until total_bytes or seconds
  *   rate      `rate` requests a second over all connections, for seconds; a request's time counts from when it was due
  *   fetch     connections read their partition from its start, again and again, until total_bytes or seconds
+ *   commit    and
+ *   transaction   wait for each answer before they say the next thing: conversations.h
  *   first     connect, make the topic by asking for it, write one message to `partition` and each of the `partitions` after
  *             it; try again until it is acknowledged
  *
@@ -160,7 +162,7 @@ static struct {
     const char *mode;
     bool rate, fetch, stopping;
     int epoll, timer;
-    long slot_count, issued, answered, due_next;
+    long slot_count, issued, answered, due_next, retries;
     uint64_t began_ns, ended_ns, deadline_ns;
     uint64_t bytes_issued, bytes, messages, batches;
     uint32_t *latency; /* in 100 ns */
@@ -250,14 +252,18 @@ static void pump(struct connection *c, long number) {
 
 /* ---- answers -------------------------------------------------------------------------------------------------------- */
 
-static void answer_complete(struct connection *c) {
-    uint64_t ended = now_ns(), took = (ended - c->slots[c->done % run.slot_count].began_ns) / 100;
+static void count_answer(uint64_t began_ns) {
+    uint64_t ended = now_ns(), took = (ended - began_ns) / 100;
     if ((size_t)run.answered == run.latency_room) {
         run.latency_room = run.latency_room ? run.latency_room * 2 : 1 << 16;
         run.latency = realloc(run.latency, run.latency_room * sizeof *run.latency);
     }
     run.latency[run.answered++] = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
     run.ended_ns = ended;
+}
+
+static void answer_complete(struct connection *c) {
+    count_answer(c->slots[c->done % run.slot_count].began_ns);
     c->done++;
 }
 
@@ -407,6 +413,10 @@ static void run_load(struct connection *connections, uint64_t limit_ns) {
     }
 }
 
+#include "conversations.h"
+
+/* ---- the report ------------------------------------------------------------------------------------------------------ */
+
 static int by_value(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
@@ -429,11 +439,11 @@ static void report(double client_cpu_s) {
     double seconds = (double)(run.ended_ns - run.began_ns) / 1e9;
     printf("{\"seconds\": %.6f, \"requests\": %ld, \"bytes\": %llu, \"messages\": %llu, \"batches\": %llu, "
            "\"mb_s\": %.3f, \"messages_s\": %.1f, \"requests_s\": %.1f, \"client_cpu_s\": %.4f, "
-           "\"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"max_ms\": %.4f}\n",
+           "\"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"max_ms\": %.4f, \"retries\": %ld}\n",
            seconds, run.answered, (unsigned long long)run.bytes, (unsigned long long)run.messages,
            (unsigned long long)run.batches, (double)run.bytes / 1e6 / seconds, (double)run.messages / seconds,
            (double)run.answered / seconds, client_cpu_s, percentile_ms(.5), percentile_ms(.99), percentile_ms(.999),
-           percentile_ms(1));
+           percentile_ms(1), run.retries);
 }
 
 static void option(const char *arg) {
@@ -443,6 +453,7 @@ static void option(const char *arg) {
         {"batch_bytes", &opt.batch_bytes, 0, 0}, {"record_bytes", &opt.record_bytes, 0, 0}, {"acks", &opt.acks, 0, 0},
         {"idempotent", &opt.idempotent, 0, 0}, {"total_bytes", &opt.total_bytes, 0, 0}, {"rate", &opt.rate, 0, 0},
         {"max_bytes", &opt.max_bytes, 0, 0}, {"partition", &opt.partition, 0, 0}, {"discard", &opt.discard, 0, 0},
+        {"pause_ms", &opt.pause_ms, 0, 0},
         {"seconds", 0, &opt.seconds, 0}, {"timeout_s", 0, &opt.timeout_s, 0}};
     const char *equals = strchr(arg, '=');
     for (size_t i = 0; equals && i < sizeof known / sizeof *known; i++) {
@@ -463,14 +474,16 @@ static void check_options(void) {
         fail("partitions, connections, inflight (to 1024) and record_bytes are positive", 0);
     if (opt.acks != 1 && opt.acks != -1) fail("acks is 1 or -1", opt.acks);
     if (!first && opt.total_bytes <= 0 && opt.seconds <= 0) fail("total_bytes or seconds must be given", 0);
+    if (opt.pause_ms && opt.connections > 1) fail("pause_ms is for one connection", opt.connections);
     if (run.rate && (opt.rate < 1 || opt.seconds <= 0)) fail("rate needs rate and seconds", opt.rate);
 }
 
 int main(int argc, char **argv) {
     run.mode = argc > 1 ? argv[1] : "";
     run.rate = !strcmp(run.mode, "rate"), run.fetch = !strcmp(run.mode, "fetch");
-    if (!run.rate && !run.fetch && strcmp(run.mode, "produce") && strcmp(run.mode, "first")) {
-        fprintf(stderr, "usage: load produce|rate|fetch|first key=value …\n");
+    bool talking = !strcmp(run.mode, "commit") || !strcmp(run.mode, "transaction");
+    if (!run.rate && !run.fetch && !talking && strcmp(run.mode, "produce") && strcmp(run.mode, "first")) {
+        fprintf(stderr, "usage: load produce|rate|fetch|commit|transaction|first key=value …\n");
         return 2;
     }
     for (int i = 2; i < argc; i++) option(argv[i]);
@@ -487,10 +500,12 @@ int main(int argc, char **argv) {
     if (run.fetch) opt.inflight = 1; /* the next offset is in the answer */
     run.waste = malloc(DISCARD_CHUNK);
     epoll_ctl(run.epoll, EPOLL_CTL_ADD, run.timer, &(struct epoll_event){.events = EPOLLIN, .data.ptr = NULL});
+    struct talk *talks = talking ? talks_open() : NULL;
     struct connection *connections = calloc((size_t)opt.connections, sizeof *connections);
-    for (long i = 0; i < opt.connections; i++) connection_open(&connections[i], i);
+    for (long i = 0; i < opt.connections && !talking; i++) connection_open(&connections[i], i);
     double cpu_before_s = cpu_s();
-    run_load(connections, limit_ns);
+    if (talking) talks_run(talks, limit_ns);
+    else run_load(connections, limit_ns);
     report(cpu_s() - cpu_before_s);
     return 0;
 }

@@ -15,7 +15,7 @@ Options = dict[str, int | float | str]
 Figures = dict[str, float]
 
 SOURCE = Path(__file__).with_name("load.c")
-HEADER = Path(__file__).with_name("wire.h")
+HEADERS = [Path(__file__).with_name(name) for name in ("wire.h", "conversations.h")]
 COMPILER_FLAGS = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]
 GRACE_S = 15
 
@@ -26,7 +26,7 @@ class MeasurementFailed(Exception):
 
 def build(cache: Path) -> Path:
     """The compiled load generator, made anew only when its source has changed."""
-    digest = hashlib.sha256(SOURCE.read_bytes() + HEADER.read_bytes()).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in (SOURCE, *HEADERS))).hexdigest()[:12]
     binary = cache / f"load-{digest}"
     if binary.exists():
         return binary

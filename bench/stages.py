@@ -1,4 +1,4 @@
-"""The three stages of a run: loads, starts, and the quiet client on disk.
+"""The stages of a run: loads, rebalances, starts, and the quiet client on disk.
 
 In every stage the brokers take turns item by item and change who goes first with each round, so that a machine that
 gets slower for a while is slow for both. While one works the other is up and idle.
@@ -11,14 +11,15 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench import machine, work
+from bench import machine, rebalances, work
 from bench.brokers import Broker
 from bench.load import Figures, LoadGenerator, MeasurementFailed, Options, RunningLoad
+from bench.members import Topic
 from bench.results import Results
 from bench.topics import Topics
 from bench.work import Item, Sizes
@@ -57,22 +58,24 @@ class Run:
 
 
 @contextlib.contextmanager
-def running(run: Run, folder: Path) -> Iterator[list[Broker]]:
+def running(run: Run, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[list[Broker]]:
     """All brokers, up and answering, each in a folder of its own; stopped and swept away at the end."""
     with contextlib.ExitStack() as stack:
         brokers = []
         for kind in run.kinds:
             run.progress(f"starting {kind.name}")
-            broker = _set_up(stack, kind, folder)
+            broker = _set_up(stack, kind, folder, settings)
             start_until_acknowledged(run, broker, "bench-first", 0)
             brokers.append(broker)
         yield brokers
 
 
-def _set_up(stack: contextlib.ExitStack, kind: type[Broker], folder: Path) -> Broker:
+def _set_up(
+    stack: contextlib.ExitStack, kind: type[Broker], folder: Path, settings: Mapping[str, str] | None = None
+) -> Broker:
     home = folder / kind.__name__.lower()
     stack.callback(shutil.rmtree, home, ignore_errors=True)
-    broker = kind(home)
+    broker = kind(home, settings)
     stack.callback(broker.stop)
     return broker
 
@@ -137,7 +140,8 @@ def _one_load(run: Run, item: Item, broker: Broker, topic: str, share: float = 1
         elif share == 1.0:  # a new topic's first requests are not its usual ones
             run.load.run(item.mode, broker.port, target | item.load_options(run.sizes, run.sizes.warm_up / 4))
         options = target | item.load_options(run.sizes, share)
-        return measured(broker, lambda: run.load.run(item.mode, broker.port, options))
+        figures = measured(broker, lambda: run.load.run(item.mode, broker.port, options))
+        return figures | {"transactions_s": figures["requests_s"]} if item.mode == "transaction" else figures
     finally:
         topics.delete(topic)
 
@@ -148,13 +152,43 @@ def measured(broker: Broker, load: Callable[[], Figures]) -> Figures:
     figures = load()
     cpu_s, busy_s = broker.cpu_s() - cpu_before_s, machine.busy_cpu_s() - busy_before_s
     took_s = time.monotonic() - began_s
-    return {
-        **figures,
-        "cpu_s": cpu_s,
-        "cpu_s_per_gb": cpu_s / (figures["bytes"] / 1e9),
-        "cpu_us_per_request": cpu_s / figures["requests"] * 1e6,
-        "other_cores": max(0.0, busy_s - cpu_s - figures["client_cpu_s"]) / took_s,
-    }
+    used = {"cpu_s": cpu_s, "other_cores": max(0.0, busy_s - cpu_s - figures["client_cpu_s"]) / took_s}
+    if figures.get("bytes"):
+        used["cpu_s_per_gb"] = cpu_s / (figures["bytes"] / 1e9)
+    if figures.get("requests"):
+        used["cpu_us_per_request"] = cpu_s / figures["requests"] * 1e6
+    return figures | used
+
+
+# ---- rebalances
+
+
+def group_rebalances(run: Run) -> None:
+    items = [item for item in work.REBALANCES if item.name in run.only]
+    if not items:
+        return
+    with running(run, run.memory_folder, rebalances.SETTINGS) as brokers:
+        for item in items:
+            for broker in brokers:
+                run.progress(f"warming up · {item.name} · {broker.name}")
+                with contextlib.suppress(MeasurementFailed):  # the rounds will say it
+                    _one_group(run, item, broker, f"warm-{item.name}", share=run.sizes.warm_up)
+        for number in range(run.rounds):
+            for item in items:
+                for broker in run.turns(brokers, number):
+                    name = f"{item.name}-{number}"
+                    run.measure(item.name, broker.name, number, partial(_one_group, run, item, broker, name))
+
+
+def _one_group(run: Run, item: work.Rebalance, broker: Broker, name: str, share: float = 1.0) -> Figures:
+    topics = Topics(broker.port)
+    _create(run, broker, topics, name, rebalances.PARTITIONS)
+    topic = Topic(name, topics.id_of(name), rebalances.PARTITIONS)
+    changes = max(1, int(run.sizes.group_changes * share))
+    try:
+        return measured(broker, lambda: rebalances.rebalances(broker.port, name, topic, item.make, changes))
+    finally:
+        topics.delete(name)
 
 
 # ---- starts

@@ -32,6 +32,10 @@ FIGURES = {
     "thousand_partitions_s": Figure("1,000 partitions to open, s"),
     "idle_mb": Figure("idle, MB"),
     "thousand_partitions_mb": Figure("1,000 partitions, MB"),
+    "join_ms": Figure("one joins, ms"),
+    "leave_ms": Figure("one leaves, ms"),
+    "die_ms": Figure("one dies, ms after its session"),
+    "transactions_s": Figure("transactions/s"),
     "reader_mb_s": Figure("the reader's MB/s"),
     "writer_requests_s": Figure("the writer's requests/s"),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from uuid import UUID
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -39,6 +41,15 @@ class Topics:
             return False
         led = [partition for partition in known.partitions.values() if partition.leader >= 0]
         return known.error is None and len(led) == partitions
+
+    def id_of(self, topic: str) -> UUID:
+        """The id that the broker gave the topic."""
+        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)[topic]
+        try:
+            given = str(described.result(TIMEOUT_S + 10).topic_id)
+        except (KafkaException, FutureTimeout) as cause:
+            raise MeasurementFailed(f"cannot describe {topic}: {cause}") from None
+        return UUID(bytes=base64.b64decode(given.translate(str.maketrans("-_", "+/")) + "=="))
 
     def delete(self, topic: str) -> None:
         gone = self._admin.delete_topics([topic], request_timeout=TIMEOUT_S, operation_timeout=TIMEOUT_S)[topic]

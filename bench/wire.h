@@ -1,4 +1,4 @@
-/* What the load generator sends: bytes in Kafka's order, the checksum, one batch that is encoded once, three requests.
+/* What the load generator sends: bytes in Kafka's order, the checksum, one batch that is encoded once, requests.
  *
  * A request is a head of its own and the records that all requests share. CRCs are linear, so the checksum of a batch
  * follows from that of the 40 bytes that change and that of the records, which is known: see struct shift.
@@ -12,16 +12,18 @@
 #include <time.h>
 
 enum {
-    PRODUCE = 0, FETCH = 1, METADATA = 3, INIT_PRODUCER_ID = 22,
+    PRODUCE = 0, FETCH = 1, METADATA = 3, OFFSET_COMMIT = 8, FIND_COORDINATOR = 10, INIT_PRODUCER_ID = 22, END_TXN = 26,
     PRODUCE_VERSION = 10, FETCH_VERSION = 12, METADATA_VERSION = 4, INIT_PRODUCER_ID_VERSION = 4,
-    COORDINATOR_LOAD_IN_PROGRESS = 14, COORDINATOR_NOT_AVAILABLE = 15,
+    TRANSACTIONAL_PRODUCE_VERSION = 12, OFFSET_COMMIT_VERSION = 8, FIND_COORDINATOR_VERSION = 3, END_TXN_VERSION = 5,
+    UNKNOWN_TOPIC_OR_PARTITION = 3, COORDINATOR_LOAD_IN_PROGRESS = 14, COORDINATOR_NOT_AVAILABLE = 15, NOT_COORDINATOR = 16,
+    CONCURRENT_TRANSACTIONS = 51, TRANSACTIONAL = 0x10,
     BATCH_HEADER = 61, CRC_FROM = 21, CRC_AT = 17, TOPIC_MAX = 100, HEAD_MAX = 320
 };
 
 static struct {
     const char *host, *topic;
     long port, partitions, connections, inflight, batch_bytes, record_bytes, acks, idempotent;
-    long total_bytes, rate, max_bytes, partition, discard;
+    long total_bytes, rate, max_bytes, partition, discard, pause_ms;
     double seconds, timeout_s;
 } opt = {.host = "127.0.0.1", .topic = "bench", .port = 9092, .partitions = 1, .connections = 1, .inflight = 1,
          .record_bytes = 100, .acks = -1, .idempotent = 1, .max_bytes = 1 << 20, .discard = 1, .timeout_s = 120};
@@ -150,12 +152,12 @@ static void batch_prepare(void) {
     shift_prepare(&batch.after, batch.size);
 }
 
-static uint8_t *put_batch_header(uint8_t *p, int64_t producer_id, int producer_epoch, int32_t sequence) {
+static uint8_t *put_batch_header(uint8_t *p, int attributes, int64_t producer_id, int producer_epoch, int32_t sequence) {
     uint8_t *start = p;
     int64_t time = wall_ms();
     p = put32(put64(p, 0), BATCH_HEADER - 12 + batch.size);
     p = put32(put8(put32(p, UINT32_MAX), 2), 0); /* leader epoch, magic, checksum: below */
-    p = put32(put16(p, 0), (uint64_t)batch.count - 1);
+    p = put32(put16(p, (uint64_t)attributes), (uint64_t)batch.count - 1);
     p = put64(put64(p, (uint64_t)time), (uint64_t)time);
     p = put16(put64(p, (uint64_t)producer_id), (uint64_t)producer_epoch);
     p = put32(put32(p, (uint64_t)sequence), (uint64_t)batch.count);
@@ -175,7 +177,19 @@ static size_t write_produce(uint8_t *head, int32_t correlation, long partition, 
     p = put32(put16(put8(p, 0), (uint64_t)opt.acks), 30000); /* no transactional id, acks, timeout */
     p = put_compact_string(put8(p, 2), opt.topic);
     p = put_uvarint(put32(put8(p, 2), (uint64_t)partition), BATCH_HEADER + batch.size + 1);
-    p = put_batch_header(p, pid, epoch, sequence);
+    p = put_batch_header(p, 0, pid, epoch, sequence);
+    put32(head, (size_t)(p - head) - 4 + batch.size_with_tail);
+    return (size_t)(p - head);
+}
+
+/* The first batch of a transaction in its partition: with every new epoch the sequence begins anew. */
+static size_t write_transactional_produce(uint8_t *head, int32_t correlation, const char *id, long partition, int64_t pid,
+                                          int epoch) {
+    uint8_t *p = put8(put_request_header(head + 4, PRODUCE, TRANSACTIONAL_PRODUCE_VERSION, correlation), 0);
+    p = put32(put16(put_compact_string(p, id), (uint64_t)-1), 30000); /* acks=all, timeout */
+    p = put_compact_string(put8(p, 2), opt.topic);
+    p = put_uvarint(put32(put8(p, 2), (uint64_t)partition), BATCH_HEADER + batch.size + 1);
+    p = put_batch_header(p, TRANSACTIONAL, pid, epoch, 0);
     put32(head, (size_t)(p - head) - 4 + batch.size_with_tail);
     return (size_t)(p - head);
 }
@@ -190,6 +204,38 @@ static size_t write_fetch(uint8_t *head, int32_t correlation, long partition, in
     p = put_bytes(p, "\0\0\1\1\0", 5); /* tags, tags, nothing forgotten, no rack, tags */
     put32(head, (size_t)(p - head) - 4);
     return (size_t)(p - head);
+}
+
+static size_t finish_request(uint8_t *request, uint8_t *end) {
+    put32(request, (size_t)(end - request) - 4);
+    return (size_t)(end - request);
+}
+
+static size_t write_find_coordinator(uint8_t *request, const char *key, int key_type) {
+    uint8_t *p = put8(put_request_header(request + 4, FIND_COORDINATOR, FIND_COORDINATOR_VERSION, 0), 0);
+    return finish_request(request, put8(put8(put_compact_string(p, key), (uint64_t)key_type), 0));
+}
+
+static size_t write_init_transactional(uint8_t *request, const char *id) {
+    uint8_t *p = put8(put_request_header(request + 4, INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, 0), 0);
+    p = put32(put_compact_string(p, id), 60000);
+    return finish_request(request, put8(put16(put64(p, UINT64_MAX), UINT16_MAX), 0));
+}
+
+static size_t write_end_txn(uint8_t *request, int32_t correlation, const char *id, int64_t pid, int epoch) {
+    uint8_t *p = put8(put_request_header(request + 4, END_TXN, END_TXN_VERSION, correlation), 0);
+    p = put16(put64(put_compact_string(p, id), (uint64_t)pid), (uint64_t)epoch);
+    return finish_request(request, put8(put8(p, 1), 0)); /* commit */
+}
+
+/* A commit from outside a group's generations, of one partition. */
+static size_t write_offset_commit(uint8_t *request, int32_t correlation, const char *group, long partition, int64_t offset) {
+    uint8_t *p = put8(put_request_header(request + 4, OFFSET_COMMIT, OFFSET_COMMIT_VERSION, correlation), 0);
+    p = put8(put8(put32(put_compact_string(p, group), UINT32_MAX), 1), 0); /* no generation, no member, not static */
+    p = put_compact_string(put8(p, 2), opt.topic);
+    p = put64(put32(put8(p, 2), (uint64_t)partition), (uint64_t)offset);
+    p = put8(put32(p, UINT32_MAX), 1);                            /* no leader epoch, no metadata */
+    return finish_request(request, put8(put8(put8(p, 0), 0), 0)); /* tags of partition, topic, request */
 }
 
 #endif

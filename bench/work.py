@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bench.load import Options
+from bench.rebalances import MakeMember, classic, new
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Sizes:
     settle_s: float  # before memory is read
     quiet_seconds: float
     cold_bytes: int
+    group_changes: int  # members that leave and join, in a measurement
 
 
 FULL = Sizes(
@@ -39,6 +41,7 @@ FULL = Sizes(
     settle_s=3,
     quiet_seconds=10,
     cold_bytes=1_500_000_000,
+    group_changes=20,
 )
 QUICK = Sizes(
     rounds=1,
@@ -52,6 +55,7 @@ QUICK = Sizes(
     settle_s=1,
     quiet_seconds=2,
     cold_bytes=300_000_000,
+    group_changes=5,
 )
 
 
@@ -76,6 +80,7 @@ class Item:
 
 LARGE = ("mb_s", "messages_s", "cpu_s_per_gb", "p99_ms")
 SMALL = ("requests_s", "p50_ms", "p99_ms", "cpu_us_per_request")
+TRANSACTIONS = ("transactions_s", "p50_ms", "p99_ms", "cpu_us_per_request")
 
 LOADS = [
     Item(
@@ -146,6 +151,47 @@ LOADS = [
         fill=True,
         shown=("mb_s", "messages_s", "cpu_s_per_gb"),
     ),
+    Item(
+        "group-commit-1",
+        "one offset commit at a time, 1 group",
+        "commit",
+        {},
+        "seconds",
+        shown=SMALL,
+    ),
+    Item(
+        "group-commit-100",
+        "one offset commit at a time in each of 100 groups",
+        "commit",
+        {"connections": 100},
+        "seconds",
+        shown=SMALL,
+    ),
+    Item(
+        "transaction-1",
+        "transactions of one 100-byte message, 1 producer, one after the other",
+        "transaction",
+        {"record_bytes": 100},
+        "seconds",
+        shown=TRANSACTIONS,
+    ),
+    Item(
+        "transaction-paced",
+        "the same with a rest of 20 ms after each",
+        "transaction",
+        {"record_bytes": 100, "pause_ms": 20},
+        "seconds",
+        shown=("p50_ms", "p99_ms"),
+    ),
+    Item(
+        "transaction-20",
+        "transactions of one 100-byte message, 20 producers to 4 partitions",
+        "transaction",
+        {"record_bytes": 100, "connections": 20},
+        "seconds",
+        partitions=4,
+        shown=TRANSACTIONS,
+    ),
 ]
 
 FILL: Options = {"batch_bytes": 100_000, "record_bytes": 100, "inflight": 5}
@@ -162,6 +208,31 @@ QUIET = "quiet-client"
 QUIET_TITLE = "100 requests a second of 1 KB, on disk, beside a cold reader and a writer that waits for the disk"
 QUIET_SHOWN = ("p50_ms", "p99_ms", "reader_mb_s", "writer_requests_s")
 
-NAMES = [*(item.name for item in LOADS), MEMORY, START, QUIET]
-TITLES = {item.name: item.title for item in LOADS} | {MEMORY: MEMORY_TITLE, START: START_TITLE, QUIET: QUIET_TITLE}
-SHOWN = {item.name: item.shown for item in LOADS} | {MEMORY: MEMORY_SHOWN, START: START_SHOWN, QUIET: QUIET_SHOWN}
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A group of twenty members that changes, in one of the two protocols."""
+
+    name: str
+    title: str
+    make: MakeMember
+
+
+REBALANCES = [
+    Rebalance(
+        "group-rebalance-classic", "a member joins, leaves, dies: until all of 20 have their partitions", classic
+    ),
+    Rebalance("group-rebalance-new", "the same with the new protocol", new),
+]
+REBALANCE_SHOWN = ("join_ms", "leave_ms", "die_ms")
+
+ROWS = [
+    *((item.name, item.title, item.shown) for item in LOADS),
+    (MEMORY, MEMORY_TITLE, MEMORY_SHOWN),
+    *((item.name, item.title, REBALANCE_SHOWN) for item in REBALANCES),
+    (START, START_TITLE, START_SHOWN),
+    (QUIET, QUIET_TITLE, QUIET_SHOWN),
+]
+NAMES = [name for name, _, _ in ROWS]
+TITLES = {name: title for name, title, _ in ROWS}
+SHOWN = {name: shown for name, _, shown in ROWS}

@@ -19,6 +19,10 @@ from typing import Any
 import pytest
 
 from penstock.wire.batch import BatchHeader, check_produced_batch
+from penstock.wire.codec import decode
+from penstock.wire.messages.k00_produce import ProduceRequest
+from penstock.wire.messages.k08_offset_commit import OffsetCommitRequest
+from penstock.wire.messages.k26_end_txn import EndTxnRequest
 
 SOURCE = Path(__file__).parents[2] / "bench" / "load.c"
 TOPIC = b"t"
@@ -231,3 +235,74 @@ def test_first_tries_until_every_partition_has_taken_a_message(
     figures = figures_of(run(binary, "first", serve(answer), "partitions=3"))
     assert figures["tries"] == 3
     assert [partition for partition, _ in recorder.seen] == [0, 1, 2]
+
+
+def found_coordinator() -> bytes:
+    return struct.pack(">ih", 0, 0) + b"\x01" + struct.pack(">i", 0) + b"\x0a127.0.0.1" + struct.pack(">i", 1) + b"\0"
+
+
+def commit_answer(error: int = 0) -> bytes:
+    return struct.pack(">i", 0) + b"\x02\x02" + TOPIC + b"\x02" + struct.pack(">ih", 0, error) + b"\0\0\0"
+
+
+def test_commits_go_up_by_one_in_each_group(binary: Path, serve: Callable[[Answer], HandBroker]) -> None:
+    offsets: dict[str, list[int]] = {}
+    not_ready = iter((15, 16, 14))
+
+    def answer(key: int, body: bytes) -> bytes:
+        if key == 10:
+            return found_coordinator()
+        request, end = decode(OffsetCommitRequest, 8, body, 0)
+        assert (key, end, request.member_id, request.generation_id_or_member_epoch) == (8, len(body), "", -1)
+        partition = request.topics[0].partitions[0]
+        assert (request.topics[0].name, partition.partition_index) == ("t", 0)
+        offsets.setdefault(request.group_id, []).append(partition.committed_offset)
+        return commit_answer(next(not_ready, 0))
+
+    figures = figures_of(run(binary, "commit", serve(answer), "seconds=0.1", "connections=3"))
+    assert offsets.keys() == {"t-0", "t-1", "t-2"}
+    for seen in offsets.values():
+        assert seen == sorted(seen) and set(seen) == set(range(seen[-1] + 1))
+    assert figures["requests"] == sum(seen[-1] + 1 for seen in offsets.values())
+    assert figures["p50_ms"] > 0
+
+
+def test_a_refused_commit_ends_the_run(binary: Path, serve: Callable[[Answer], HandBroker]) -> None:
+    answers = iter((0, 25))
+
+    def answer(key: int, _body: bytes) -> bytes:
+        return found_coordinator() if key == 10 else commit_answer(next(answers))
+
+    done = run(binary, "commit", serve(answer), "seconds=5")
+    assert (done.returncode, "refused: error code (25)" in done.stderr) == (1, True)
+
+
+def test_transactions_are_one_message_each_with_the_epoch_of_the_last_answer(
+    binary: Path, serve: Callable[[Answer], HandBroker]
+) -> None:
+    steps: list[tuple[str, int, int]] = []
+    busy = iter((0, 51, 51))
+
+    def answer(key: int, body: bytes) -> bytes:
+        if key == 10:
+            return found_coordinator()
+        if key == 22:
+            return struct.pack(">ihqhb", 0, 0, 7, 0, 0)
+        if key == 26:
+            request, _ = decode(EndTxnRequest, 5, body, 0)
+            assert (request.transactional_id, request.committed) == ("t-0", True)
+            steps.append(("end", request.producer_id, request.producer_epoch))
+            return struct.pack(">ihqhb", 0, 0, 7, request.producer_epoch + 1, 0)
+        produced, _ = decode(ProduceRequest, 12, body, 0)
+        assert (produced.transactional_id, produced.acks) == ("t-0", -1)
+        header = check_produced_batch(memoryview(produced.topic_data[0].partition_data[0].records))
+        assert (header.is_transactional, header.record_count, header.base_sequence) == (True, 1, 0)
+        error = next(busy, 0)
+        if not error:
+            steps.append(("write", header.producer_id, header.producer_epoch))
+        return produce_answer(0, error)
+
+    figures = figures_of(run(binary, "transaction", serve(answer), "seconds=0.1"))
+    count = int(figures["requests"])
+    expected = [(step, 7, epoch) for epoch in range(count) for step in ("write", "end")]
+    assert (steps, figures["messages"], figures["retries"]) == (expected, count, 2)
