@@ -66,6 +66,8 @@ def test_the_newest_record(bench: Any, times: list[list[int]], restart: bool) ->
     newest = max(record.timestamp for record in records)
     first = next(record for record in records if record.timestamp == newest)
     assert log.max_timestamp(end_offset=log.end_offset) == (newest, first.offset, 0)
+    assert log.max_timestamp(end_offset=first.offset + 1) == (newest, first.offset, 0)
+    assert log.max_timestamp(end_offset=first.offset) is None
 
 
 def test_an_empty_log_has_no_times(bench: Any) -> None:
@@ -74,13 +76,14 @@ def test_an_empty_log_has_no_times(bench: Any) -> None:
     assert log.max_timestamp(end_offset=0) is None
 
 
-def test_markers_are_not_found(bench: Any) -> None:
+def test_markers_are_found_as_well(bench: Any) -> None:
     log = bench.open()
     bench.append(log, timestamps=[5], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     log.append_marker(
         ControlType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, leader_epoch=0, now_ms=10
     )
-    assert log.offset_for_timestamp(6, end_offset=2) is None
+    assert log.offset_for_timestamp(6, end_offset=2) == log.max_timestamp(end_offset=2) == (10, 1, 0)
+    assert log.offset_for_timestamp(6, end_offset=1) is None and log.max_timestamp(end_offset=1) is None
 
 
 def test_a_batch_whose_inside_lies_is_found_by_its_header(bench: Any) -> None:

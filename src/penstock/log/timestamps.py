@@ -2,6 +2,8 @@
 
 The time index leads to a batch; which record of the batch it is can only be told by looking inside. Everything here
 may block on a cold file and may run in another thread than the one that appends.
+
+Both look at the whole log, markers included, and then keep to themselves what the asker may not see yet: so does Kafka.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import NamedTuple
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.scan import walk_headers
 from penstock.log.segment import Segment
-from penstock.wire.batch import CONTROL, LOG_OVERHEAD, BatchHeader
+from penstock.wire.batch import LOG_OVERHEAD, BatchHeader
 from penstock.wire.records import RecordError, TimedOffset, read_records, record_with_max_timestamp
 
 
@@ -46,20 +48,18 @@ def first_record_since(
 def newest_record(
     segments: list[Segment], epochs: LeaderEpochs, start_offset: int, end_offset: int
 ) -> FoundByTime | None:
-    """The record with the largest timestamp, the first if there are several."""
+    """The record with the largest timestamp, the first if there are several, if it lies below `end_offset`."""
     best: tuple[Segment, int, BatchHeader] | None = None
     for segment in segments:
-        if segment.next_offset <= start_offset or segment.base_offset >= end_offset or not segment.size_bytes:
+        if segment.next_offset <= start_offset or not segment.size_bytes:
             continue
         newest = segment.max_timestamp()
         if best is not None and newest <= best[2].max_timestamp:
             continue
-        # the whole segment counts if it lies below the end: then the index knows the batch; else its headers are walked
-        whole = segment.next_offset <= end_offset and segment.base_offset >= start_offset
+        # the index knows the batch if the whole segment counts; if the log begins within it, its headers are walked
+        whole = segment.base_offset >= start_offset
         start = segment.locate(segment.max_timestamp_offset) if whole else 0
         for position, header in walk_headers(segment.open_file(), start, segment.size_bytes):
-            if header.base_offset >= end_offset:
-                break
             if header.last_offset >= start_offset and (best is None or header.max_timestamp > best[2].max_timestamp):
                 best = segment, position, header
             if whole:
@@ -83,8 +83,6 @@ def _start(segment: Segment, timestamp: int) -> int:
 def _first_in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimedOffset | None:
-    if header.attributes & CONTROL:
-        return None
     batch = _batch(segment, position, header)
     try:
         for record in read_records(batch):

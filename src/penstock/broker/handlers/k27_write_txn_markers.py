@@ -35,8 +35,9 @@ async def handle(broker: Broker, request: WriteTxnMarkersRequest, _context: Requ
     errors: Errors = {}
     for marker in request.markers:
         for name in dict.fromkeys(_partitions_of(marker)):
+            of_producer = errors.setdefault(marker.producer_id, {})
             if broker.partitions.get(name) is None:
-                errors.setdefault(marker.producer_id, {})[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
+                of_producer[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 endings.setdefault(name, []).append(_ending(marker))
     await asyncio.gather(*(_write(broker, name, each, errors) for name, each in endings.items()))
@@ -64,7 +65,7 @@ async def _write(broker: Broker, name: TopicPartition, endings: list[Ending], er
         outcomes = await broker.markers.append(name, some, lambda: True)
         for ending, outcome in zip(some, outcomes, strict=True):
             told = Error.NOT_LEADER_OR_FOLLOWER if outcome in _SHARD_IS_AWAY else outcome
-            errors.setdefault(ending.producer.producer_id, {})[name] = told
+            errors[ending.producer.producer_id][name] = told
         await asyncio.sleep(0)
 
 
