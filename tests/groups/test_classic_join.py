@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.base.errors import Error
+from penstock.base.steps import Step
 from penstock.groups.settings import GroupSettings
 
 from .shard_driver import NO_DELAY, SESSION_MS, ShardDriver, subscription
@@ -278,3 +279,35 @@ def test_long_names_make_no_ids_that_cannot_be_written() -> None:
     driver.sync(member_id, 1, instance_id="i" * 32_767)
     driver.crash()
     assert driver.heartbeat(member_id, 1, instance_id="i" * 32_767) == Error.NONE
+
+
+def test_protocols_have_a_limit() -> None:
+    driver = ShardDriver()
+    many = {f"p{number}": b"" for number in range(101)}
+    assert error_of(driver, driver.join(version=3, protocols=many)) == Error.INVALID_REQUEST
+
+
+def test_no_time_for_rebalances_is_no_reason_to_hurry() -> None:
+    driver = ShardDriver()
+    answer = driver.answers[driver.join(instance_id="a", rebalance_ms=0)]
+    driver.sync(answer.member_id, 1, instance_id="a")
+    driver.join(version=3, rebalance_ms=0)
+    steps: list[Step] = []
+    driver.on_step = steps.append
+    driver.pass_time(9000)
+    assert len(steps) < 20
+
+
+def test_what_is_due_late_is_looked_at_one_by_one() -> None:
+    """A deadline of the past must not end the rebalance that another one has just begun."""
+    driver = ShardDriver()
+    members = [driver.new_member_id() for _ in range(3)]
+    joined(driver, driver.join(members[0], rebalance_ms=10_000, session_ms=10_000))
+    for member_id in members[1:]:
+        driver.join(member_id, rebalance_ms=10_000, session_ms=10_000)
+    again = driver.join(members[0], rebalance_ms=10_000, session_ms=10_000)
+    generation = joined(driver, again)[0]
+    driver.monotonic_ms += 50_000  # sessions, and the wait for syncs: everything is over at once
+    driver.take(driver.shard.on_time(driver.now))
+    assert driver.states() == {"g": "Empty"}
+    assert driver.heartbeat(members[0], generation) == Error.UNKNOWN_MEMBER_ID

@@ -273,7 +273,7 @@ class ClassicLife(RuleBasedStateMachine):
         assert (group.leader_id in group.members) == bool(members)
         assert group.pending_sync <= set(group.members)
         assert not group.pending_members & set(group.members)
-        assert len(members) <= 4
+        assert group.waiting_to_join <= 4
         waiting = {member.join_token for member in members} | {member.sync_token for member in members}
         assert waiting - {None} == self.driver.waiting
         if group.state is ClassicState.EMPTY:

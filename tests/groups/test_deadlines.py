@@ -27,7 +27,7 @@ def test_like_a_dictionary(operations: list[tuple[str, str, int]]) -> None:
             deadlines.clear(key)
             model.pop(key, None)
         else:
-            due = deadlines.due(at_ms)
+            due = list(deadlines.due(at_ms))
             assert len(due) == len(set(due))
             assert set(due) == {each for each, deadline_ms in model.items() if deadline_ms <= at_ms}
             for each in due:

@@ -13,6 +13,7 @@ from penstock.wire.messages.k08_offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from penstock.wire.messages.k09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestGroupTopic
 from penstock.wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -116,6 +117,17 @@ def test_too_many_offsets_at_once() -> None:
     answer = driver.ask(lambda token: driver.shard.commit_offsets(token, request, Caller(9, "", ""), driver.now))
     assert {part.error_code for part in answer.topics[0].partitions} == {Error.INVALID_COMMIT_OFFSET_SIZE}
     assert not driver.log
+
+
+def test_too_many_questions_at_once() -> None:
+    driver = ShardDriver()
+    asked = OffsetFetchRequestGroup(
+        group_id="g", topics=[OffsetFetchRequestGroupTopic(name="t", partition_indexes=[0] * 100_001)]
+    )
+    answer = driver.ask(lambda token: driver.shard.fetch_offsets(token, asked, require_stable=False))
+    assert (answer.error_code, answer.topics) == (Error.INVALID_REQUEST, [])
+    driver.commit(1)
+    assert delete(driver, "t", *([0] * 100_001)) == (Error.INVALID_REQUEST, [])
 
 
 def test_records_of_an_age_long_gone() -> None:

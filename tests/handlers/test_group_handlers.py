@@ -293,6 +293,17 @@ def test_leaving_together(client, group, version):
     assert client.ask("LeaveGroup", version, group_id=group, members=[]).members == []
 
 
+def test_too_many_leave(client, group):
+    answer = client.ask(
+        "LeaveGroup",
+        5,
+        not_kafka="it takes any number",
+        group_id=group,
+        members=[{"member_id": "x"}] * 10_001,
+    )
+    assert (answer.error_code, answer.members) == (Error.INVALID_REQUEST, [])
+
+
 # ── DescribeGroups ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -320,6 +331,11 @@ def test_describing(client, group, version, operations):
     leave(client, 5, group, (joined.member_id, None))
     empty = describe(group)
     assert (empty.group_state, empty.members) == ("Empty", [])
+
+
+def test_describing_very_many(client, group):
+    answer = client.ask("DescribeGroups", 5, groups=[f"{group}{number}" for number in range(1000)])
+    assert {row.group_state for row in answer.groups} == {"Dead"}
 
 
 # ── ListGroups ───────────────────────────────────────────────────────────────────────────────────────────────────

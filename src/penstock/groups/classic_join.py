@@ -23,6 +23,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 METADATA_BYTES_MAX = 16 << 20
 """what the members of one group say of themselves, all together: it is stored as one record"""
 MEMBER_ID_PREFIX_LENGTH_MAX = 256
+PROTOCOLS_MAX = 100
 
 
 @dataclass(slots=True)
@@ -60,7 +61,9 @@ class Joins:
     def decide(self, join: Join) -> None:
         """Take a member in, or say why not."""
         group, member_id = join.group, join.request.member_id
-        if not self._has_room(join):
+        if len(join.request.protocols) > PROTOCOLS_MAX:
+            join.refuse(Error.INVALID_REQUEST, member_id)
+        elif not self._has_room(join):
             self._refuse_for_size(join)
         elif not group.supports(join.request.protocol_type, join.protocols):
             join.refuse(Error.INCONSISTENT_GROUP_PROTOCOL, member_id)

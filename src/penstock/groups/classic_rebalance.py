@@ -25,6 +25,9 @@ from penstock.wire.messages.k14_sync_group import SyncGroupResponse
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """a member without an id sends no heartbeats; if its connection is lost while it waits, this ends its wait"""
 
+WAIT_AGAIN_MS_MIN = 1000
+"""members that want no time for a rebalance are not asked for it without a pause"""
+
 SETTLED = (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE)
 
 
@@ -158,7 +161,7 @@ class Rebalances:
                 self.remove(group, member, step)
         if not group.elect_joined_leader() and group.members:
             # Static members alone, none of whom has come back: wait as long again, or until their sessions end.
-            self._wait(Wait.JOIN, group, group.rebalance_timeout_ms, now)
+            self._wait(Wait.JOIN, group, max(group.rebalance_timeout_ms, WAIT_AGAIN_MS_MIN), now)
             return
         group.begin_generation(now.wall_ms)
         if group.is_empty:

@@ -6,7 +6,7 @@ holds the earlier time, and the deadline is put back when that comes round. So `
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -44,9 +44,11 @@ class Deadlines(Generic[K]):
             self._pop()
         return None
 
-    def due(self, now_ms: int) -> list[K]:
-        """The keys whose time has come, the earliest first; they have no deadline any more."""
-        found: list[K] = []
+    def due(self, now_ms: int) -> Iterator[K]:
+        """The keys whose time has come, the earliest first, one by one: what is done for one may move the others.
+
+        A key that is given has no deadline any more.
+        """
         while self._heap and self._heap[0][0] <= now_ms:
             key = self._pop()
             at_ms = self._at_ms.get(key)
@@ -56,8 +58,7 @@ class Deadlines(Generic[K]):
                 self._push(key, at_ms)
             else:
                 del self._at_ms[key]
-                found.append(key)
-        return found
+                yield key
 
     def _push(self, key: K, at_ms: int) -> None:
         self._count += 1

@@ -34,6 +34,7 @@ from penstock.wire.messages.offsets_topic_records import (
 )
 
 NO_OFFSET = -1
+ASKED_AT_ONCE_MAX = 100_000
 
 
 class Offsets:
@@ -85,6 +86,8 @@ class Offsets:
 
     def _fetched(self, asked: OffsetFetchRequestGroup, *, require_stable: bool) -> list[OffsetFetchResponseGroupTopic]:
         if asked.topics is not None:
+            if sum(len(topic.partition_indexes) for topic in asked.topics) > ASKED_AT_ONCE_MAX:
+                raise ApiError(Error.INVALID_REQUEST)
             wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in asked.topics]
         else:
             indexes: dict[str, list[int]] = {}
@@ -131,6 +134,8 @@ class Offsets:
         try:
             if group is None:
                 raise ApiError(Error.GROUP_ID_NOT_FOUND)
+            if sum(len(topic.partitions) for topic in request.topics) > ASKED_AT_ONCE_MAX:
+                raise ApiError(Error.INVALID_REQUEST)
             group.check_delete_offsets()
         except ApiError as refused:
             return Step(answers=[(token, OffsetDeleteResponse(error_code=refused.error))])

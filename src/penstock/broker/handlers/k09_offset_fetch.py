@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
+from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -31,9 +32,8 @@ NO_OFFSET = -1
 async def handle(broker: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     stable = request.require_stable
     if context.version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(
-            groups=[await _fetch(broker, group, context.version, stable) for group in request.groups]
-        )
+        groups = await for_each(request.groups, lambda group: _fetch(broker, group, context.version, stable))
+        return OffsetFetchResponse(groups=groups)
     topics = None
     if request.topics is not None:
         topics = [

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from penstock.base.errors import ApiError
+from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse
 
 MANY_MEMBERS_SINCE = 3
+MEMBERS_MAX = 10_000
 
 
 async def handle(broker: Broker, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     if context.version < MANY_MEMBERS_SINCE:
         request.members = [LeaveGroupRequestMember(member_id=request.member_id)]
+    if len(request.members) > MEMBERS_MAX:
+        return LeaveGroupResponse(error_code=Error.INVALID_REQUEST)
     try:
         log = broker.groups.of_key(request.group_id)
         response: LeaveGroupResponse = await log.ask(lambda shard, token, now: shard.leave_group(token, request, now))

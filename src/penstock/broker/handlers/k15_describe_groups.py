@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.authorized_operations import GROUP_OPERATIONS
 from penstock.broker.broker import Broker
-from penstock.broker.handlers.group_callers import caller_of
+from penstock.broker.handlers.group_callers import caller_of, for_each
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k15_describe_groups import (
     DescribeGroupsRequest,
@@ -15,7 +15,7 @@ from penstock.wire.messages.k15_describe_groups import (
 
 
 async def handle(broker: Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    groups = [await _describe(broker, group_id, context) for group_id in request.groups]
+    groups = await for_each(request.groups, lambda group_id: _describe(broker, group_id, context))
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == Error.NONE:

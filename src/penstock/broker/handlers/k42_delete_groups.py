@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
+from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k42_delete_groups import (
     DeleteGroupsRequest,
@@ -13,8 +14,8 @@ from penstock.wire.messages.k42_delete_groups import (
 
 
 async def handle(broker: Broker, request: DeleteGroupsRequest, _context: RequestContext) -> DeleteGroupsResponse:
-    results = [await _delete(broker, group_id) for group_id in dict.fromkeys(request.groups_names)]
-    return DeleteGroupsResponse(results=results)
+    names = dict.fromkeys(request.groups_names)
+    return DeleteGroupsResponse(results=await for_each(names, lambda group_id: _delete(broker, group_id)))
 
 
 async def _delete(broker: Broker, group_id: str) -> DeleteGroupsResponseGroup:
