@@ -19,6 +19,12 @@ import pytest
 
 from penstock.base.errors import ApiError
 from penstock.base.identifiers import TopicPartition
+from penstock.base.steps import ProducerEpoch
+from penstock.broker.partition import Partition
+from penstock.broker.state_log import StateLog
+from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.shard import GroupShard
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Stored, TopicsRead
 from penstock.testing.histories.group_history import GroupHistory
@@ -276,6 +282,47 @@ def test_groups_and_transactions_keep_their_promises(seed: int) -> None:
 
 def test_a_random_run_of_groups_is_the_same_every_time() -> None:
     assert Run(1000).run() == Run(1000).run()
+
+
+# Removing a safeguard must be found: otherwise these runs would prove nothing
+
+
+def _seed_that_finds_a_problem(seeds: int = 60) -> int | None:
+    for seed in range(seeds):
+        run = Run(seed)
+        run.run()
+        if run.problems:
+            return seed
+    return None
+
+
+@pytest.mark.slow
+def test_telling_before_the_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StateLog, "_when_committed", lambda _self, tell: tell())
+    assert _seed_that_finds_a_problem(200) is not None
+
+
+@pytest.mark.slow
+def test_taking_commits_of_members_that_were_thrown_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClassicGroup, "check_commit", lambda _self, *_arguments, **_options: None)
+    monkeypatch.setattr(ConsumerGroup, "check_commit", lambda _self, *_arguments, **_options: None)
+    assert _seed_that_finds_a_problem() is not None
+
+
+def test_showing_open_transactions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "stable_below", lambda _self, high_watermark: high_watermark)
+    assert _seed_that_finds_a_problem() is not None
+
+
+@pytest.mark.slow
+def test_taking_offsets_of_aborted_transactions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    replay_marker = GroupShard.replay_marker
+
+    def commit_anyway(self: GroupShard, producer: ProducerEpoch, *, is_commit: bool) -> None:
+        replay_marker(self, producer, is_commit=True)
+
+    monkeypatch.setattr(GroupShard, "replay_marker", commit_anyway)
+    assert _seed_that_finds_a_problem() is not None
 
 
 if __name__ == "__main__":
