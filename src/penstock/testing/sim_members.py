@@ -228,9 +228,9 @@ class SimMember(ABC):
         self.epoch = -1
 
     def _forget(self, indexes: set[int]) -> None:
-        self.owned -= indexes
         for index in indexes:
             self.positions.pop(index, None)
+        self.owned = self.owned - indexes
 
     def _where(self, index: int) -> TopicPartition:
         return TopicPartition(self.place.topic, index)
