@@ -474,6 +474,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "log.segment.delete.delay.ms": "1000",
+    "group.consumer.assignment.interval.ms": "0",
 }
 #: What `penstock up` does of its own accord, and a quick stop.
 KAFKA_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "controlled.shutdown.enable": "false"}

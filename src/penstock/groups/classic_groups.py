@@ -208,7 +208,7 @@ class ClassicGroups:
 
     @staticmethod
     def describe(group: ClassicGroup) -> DescribeGroupsResponseGroup:
-        """Only a stable group has something to say about who reads what."""
+        """What members said to the assignor is told of a stable group only; what they were given, of every one."""
         is_stable = group.state is ClassicState.STABLE
         members = [
             DescribeGroupsResponseMember(
@@ -217,7 +217,7 @@ class ClassicGroups:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ]
