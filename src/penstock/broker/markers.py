@@ -89,16 +89,12 @@ class Markers:
     ) -> list[Error]:
         """Write markers into a partition that is led here; what became of each, once they are committed.
 
-        `is_wanted` is asked before the first is written; if it says no, none is.
+        `is_wanted` is asked when its turn has come; what is not wanted any more is not written.
         """
         try:
             if name.topic == OFFSETS_TOPIC:
                 return await self._append_to_groups(name.partition, endings, is_wanted)
-            partition = self._partitions.find(*name)
-            await _until_writable(partition)
-            if not is_wanted():
-                return [Error.NOT_COORDINATOR for _ in endings]
-            return await self._append_to(partition, endings)
+            return await self._append_to(self._partitions.find(*name), endings, is_wanted)
         except ApiError as refused:
             return [refused.error for _ in endings]
 
@@ -106,39 +102,41 @@ class Markers:
         self, index: int, endings: Sequence[Ending], is_wanted: Callable[[], bool]
     ) -> list[Error]:
         log = self._groups().at(index)
-        await _until_writable(log.partition)
-        if not is_wanted():
-            return [Error.NOT_COORDINATOR for _ in endings]
         appending = [
             log.append_marker(
                 each.producer,
                 is_commit=each.is_commit,
                 coordinator_epoch=each.coordinator_epoch,
                 transaction_version=each.transaction_version,
+                is_wanted=is_wanted,
             )
             for each in endings
         ]
         outcomes = await asyncio.gather(*appending, return_exceptions=True)
         return [_error_of(outcome) for outcome in outcomes]
 
-    async def _append_to(self, partition: Partition, endings: Sequence[Ending]) -> list[Error]:
-        outcomes: list[Error] = []
-        now_ms = self._world.clock.wall_ms()
-        for each in endings:
-            try:
-                partition.append_marker(
-                    each.producer,
-                    is_commit=each.is_commit,
-                    coordinator_epoch=each.coordinator_epoch,
-                    transaction_version=each.transaction_version,
-                    now_ms=now_ms,
-                )
-            except ApiError as refused:
-                outcomes.append(refused.error)
-            else:
-                outcomes.append(Error.NONE)
-        error = await _until_committed(partition)
+    async def _append_to(
+        self, partition: Partition, endings: Sequence[Ending], is_wanted: Callable[[], bool]
+    ) -> list[Error]:
+        def append_all() -> list[Error]:
+            return [self._append_one(partition, each) if is_wanted() else Error.NOT_COORDINATOR for each in endings]
+
+        outcomes = await partition.in_turn(append_all)
+        error = await _until_committed(partition) if Error.NONE in outcomes else Error.NONE
         return [error if outcome is Error.NONE else outcome for outcome in outcomes]
+
+    def _append_one(self, partition: Partition, ending: Ending) -> Error:
+        try:
+            partition.append_marker(
+                ending.producer,
+                is_commit=ending.is_commit,
+                coordinator_epoch=ending.coordinator_epoch,
+                transaction_version=ending.transaction_version,
+                now_ms=self._world.clock.wall_ms(),
+            )
+        except ApiError as refused:
+            return refused.error
+        return Error.NONE
 
     def is_deleted(self, name: TopicPartition) -> bool:
         """Whether the cluster has no such partition."""
@@ -215,16 +213,10 @@ def _completing(markers: Sequence[Marker]) -> Callable[[TransactionShard, Moment
     return lambda machine, now: machine.markers_written(markers, now)
 
 
-async def _until_writable(partition: Partition) -> None:
-    """Wait for the sync under way, and for the one that may begin after it."""
-    while partition.is_syncing:
-        writable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        partition.when_writable(partial(_resolve, writable, None))
-        await writable
-
-
 async def _until_committed(partition: Partition) -> Error:
     """Wait for all that is in the log now; what came of it."""
+    if partition.is_gone:
+        return Error.NOT_LEADER_OR_FOLLOWER
     end_offset = partition.log.end_offset
     if partition.high_watermark >= end_offset:
         return Error.NONE

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
@@ -30,6 +30,8 @@ from penstock.wire.batch import BatchHeader
 from penstock.wire.control import ControlType
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class FetchWait(Protocol):
@@ -213,6 +215,27 @@ class Partition:
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Call back, in the order of asking, when the sync under way has ended."""
         self._writable_waits.append(callback)
+
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        """Do something to the log when no sync is under way, in turn with all who wait for that.
+
+        Whoever is woken by a future instead finds, where others always have something to append, the next sync begun.
+        """
+        if not self.is_syncing:
+            return work()
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def attempt() -> None:
+            if self.is_syncing:
+                self.when_writable(attempt)
+            elif not done.done():
+                try:
+                    done.set_result(work())
+                except ApiError as error:
+                    done.set_exception(error)
+
+        self.when_writable(attempt)
+        return await done
 
     def _committed(self, size_bytes: int) -> None:
         """The high watermark moved: wake those who waited for it."""

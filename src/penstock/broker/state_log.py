@@ -130,9 +130,15 @@ class StateLog(Generic[M]):
             self._when_writable(lambda: self._take(lambda now: decide(self.machine, now)))
 
     async def append_marker(
-        self, producer: ProducerEpoch, *, is_commit: bool, coordinator_epoch: int, transaction_version: int
+        self,
+        producer: ProducerEpoch,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """End a producer's transaction in this partition; returns when that is committed."""
+        """End a producer's transaction in this partition, if that is wanted still; returns when that is committed."""
         self.check()
         token: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unanswered.add(token)
@@ -140,6 +146,8 @@ class StateLog(Generic[M]):
 
         def end() -> None:
             try:
+                if not is_wanted():
+                    raise ApiError(Error.NOT_COORDINATOR)
                 self.partition.append_marker(
                     producer,
                     is_commit=is_commit,
