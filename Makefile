@@ -3,7 +3,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/wire/_records.py src/penstock/wire/_records.pxd
+TYPES := $(wildcard src/penstock/*/_*.pxd)
+SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/base/compiled.py $(TYPES) $(TYPES:.pxd=.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all check format lint types imports docs bench clean

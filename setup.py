@@ -1,7 +1,9 @@
-"""Builds the hot record loops with Cython where a C compiler is present.
+"""Builds the modules that every request goes through with Cython where a C compiler is present.
 
-Without one (or without Cython) the same file runs as plain Python, so a failed build is a warning and not an error.
+Without one (or without Cython) the same files run as plain Python, so a failed build is a warning and not an error.
 """
+
+from runpy import run_path
 
 from setuptools import Extension, setup
 
@@ -13,24 +15,38 @@ except ImportError:
 # Cython's memory views are large structs: passed by value to a function that is not inlined, they cost half the speed.
 ALWAYS_INLINE = ("CYTHON_INLINE", "inline __attribute__((always_inline))")
 
-# The loops look at the bytes that remain by themselves, and their types are those of the .pxd file.
-DIRECTIVES = {"annotation_typing": False, "boundscheck": False, "initializedcheck": False, "wraparound": False}
+TYPES_OF_PXD = {"annotation_typing": False}  # those of the .pxd file, and no others
+UNCHECKED = {"boundscheck": False, "initializedcheck": False, "wraparound": False}
+
+MODULES = run_path("src/penstock/base/compiled.py")["MODULES"]
+UNCHECKED_MODULES = ("wire/_records", "wire/_batch")  # they look at the bytes that remain by themselves
 
 
 def extensions() -> list[Extension]:
     if cythonize is None:
         return []
-    record_loops = Extension(
-        "penstock.wire._records",
-        ["src/penstock/wire/_records.py"],
-        depends=["src/penstock/wire/_records.pxd"],
-        define_macros=[ALWAYS_INLINE],
-        extra_compile_args=["-O3", "-g0"],
-    )
-    built = cythonize([record_loops], build_dir="build", language_level=3, quiet=True, compiler_directives=DIRECTIVES)
+    built = []
+    for stem in MODULES:
+        built += cythonize(
+            [module(f"src/penstock/{stem}")],
+            build_dir="build",
+            language_level=3,
+            quiet=True,
+            compiler_directives=TYPES_OF_PXD | (UNCHECKED if stem in UNCHECKED_MODULES else {}),
+        )
     for extension in built:
         extension.optional = True  # set here because cythonize does not pass it on
     return built
+
+
+def module(stem: str) -> Extension:
+    return Extension(
+        stem.removeprefix("src/").replace("/", "."),
+        [f"{stem}.py"],
+        depends=[f"{stem}.pxd"],
+        define_macros=[ALWAYS_INLINE],
+        extra_compile_args=["-O3", "-g0"],
+    )
 
 
 setup(ext_modules=extensions())

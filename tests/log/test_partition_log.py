@@ -155,7 +155,7 @@ def test_a_retry_gets_its_old_offset_and_writes_nothing(bench: Any) -> None:
     bench.append(log)
     first = bench.append(log, 2, producer_id=9, producer_epoch=0, base_sequence=0)
     size_bytes = log.size_bytes
-    assert bench.append(log, 2, producer_id=9, producer_epoch=0, base_sequence=0) == (*first[:3], True)
+    assert bench.append(log, 2, producer_id=9, producer_epoch=0, base_sequence=0) == (*tuple(first)[:3], True)
     assert (log.size_bytes, log.end_offset) == (size_bytes, 3)
 
 

@@ -30,15 +30,15 @@ BATCH = build_batch(RECORDS)
 
 def forged(batch: bytes = BATCH, **fields: int) -> memoryview:
     """The batch with other header fields and, unless that is one of them, a checksum that matches."""
-    header = HEADER.pack(*read_header(batch)._replace(**fields))
+    header = HEADER.pack(*read_header(batch).replace(**fields))
     if "crc" not in fields:
         crc = crc32c(header[ATTRIBUTES_OFFSET:] + batch[HEADER_SIZE:])
-        header = HEADER.pack(*read_header(header)._replace(crc=crc))
+        header = HEADER.pack(*read_header(header).replace(crc=crc))
     return memoryview(header + batch[HEADER_SIZE:])
 
 
 def header_of(**fields: int) -> BatchHeader:
-    return read_header(BATCH)._replace(**fields)
+    return read_header(BATCH).replace(**fields)
 
 
 def test_read_header_at_a_position() -> None:

@@ -89,7 +89,7 @@ def test_round_trip(
 
 def test_what_is_left_out_is_that_of_a_plain_producer() -> None:
     header = read_header(build_batch(numbered(b"a", b"b")))
-    assert header._replace(crc=0) == BatchHeader(
+    assert header.replace(crc=0) == BatchHeader(
         0, len(build_batch(numbered(b"a", b"b"))) - 12, -1, 2, 0, 0, 1, 1000, 1001, -1, -1, -1, 2
     )
 
@@ -191,7 +191,7 @@ def test_times_agree_with_a_search_over_records(made: list[Record], timestamp: i
 
 
 def with_header(batch: bytes, **fields: int) -> memoryview:
-    return memoryview(HEADER.pack(*read_header(batch)._replace(**fields)) + batch[HEADER_SIZE:])
+    return memoryview(HEADER.pack(*read_header(batch).replace(**fields)) + batch[HEADER_SIZE:])
 
 
 def test_a_lying_count_is_refused_and_takes_no_memory() -> None:

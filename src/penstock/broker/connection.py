@@ -23,12 +23,14 @@ from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from penstock.base.world import Buffer, Clock, File, Stream
+from penstock.broker._exchange import UNSENT_BYTES_MAX as UNSENT_BYTES_MAX
+from penstock.broker._exchange import ConnectionBroken as ConnectionBroken
+from penstock.broker._exchange import Exchange
 
 SHARED_BUFFER_BYTES = 64 * 1024
 OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 SLOTS_MAX = 128
 REMEMBERED_MAX = 128
-UNSENT_BYTES_MAX = 1024 * 1024
 JOINED_SEND_BYTES_MAX = 64 * 1024
 FRAME_BYTES_PER_S_MIN = 64 * 1024
 
@@ -110,47 +112,32 @@ class Intake:
                 self.waiting.popleft()()
 
 
-class ConnectionBroken(Exception):
-    """The peer broke the protocol; the text says how. The connection is closed."""
-
-
 Dispatch: TypeAlias = "Callable[[Connection, memoryview], Response | None]"
 
 
-class Connection:
+class Connection(Exchange):
     """See the head of this file. `dispatch` is called once for each whole frame."""
 
     __slots__ = (
         "_clock",
-        "_dispatch",
         "_end",
         "_frame_needs",
         "_frame_started",
         "_holds",
-        "_intake",
-        "_is_reading",
-        "_is_watching_write",
         "_muted",
         "_on_close",
-        "_out",
-        "_own",
-        "_recv_into",
-        "_send",
-        "_slots",
         "_start",
-        "_stream",
-        "_unsent_bytes",
         "_unsent_since",
         "_waits_for_budget",
-        "again",
         "client_id",
-        "head_end",
         "is_closed",
         "last_active",
         "listener_name",
         "peer",
-        "was_active",
     )
+
+    _out: deque[Buffer | FileRange]
+    _slots: deque[Slot]
 
     def __init__(
         self,
@@ -161,70 +148,35 @@ class Connection:
         dispatch: Dispatch,
         on_close: Callable[[Connection, str | None], None],
     ) -> None:
+        super().__init__(stream, intake, dispatch)
         self.peer = stream.peer
         self.listener_name = listener_name
         self.client_id: str | None = None
-        self.again: dict[bytes, Callable[[memoryview], bytes | None]] = {}
-        self.head_end = 8
         self.is_closed = False
         self.last_active = clock.monotonic()
-        self.was_active = False  # since the server's sweep last looked
-        self._stream = stream
-        self._recv_into = stream.recv_into
-        self._send = stream.send
-        self._intake = intake
         self._clock = clock
-        self._dispatch = dispatch
         self._on_close = on_close
-        self._own: memoryview | None = None
         self._start = self._end = 0  # the bytes in the own buffer that are not handled yet
         self._frame_needs = 0  # size of the unfinished frame with its prefix, 0 while unknown
         self._frame_started: float | None = None
-        self._out: deque[Buffer | FileRange] = deque()
-        self._unsent_bytes = 0
         self._unsent_since: float | None = None
-        self._slots: deque[Slot] = deque()
         self._holds = 0
         self._muted = False
         self._waits_for_budget = False
-        self._is_watching_write = False
-        self._is_reading = True
         stream.watch_read(self._on_readable)
 
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _on_readable(self) -> None:
-        self.was_active = True
+    def _receive_own(self) -> None:
         own = self._own
-        try:
-            if own is None:
-                shared = self._intake.shared
-                count = self._recv_into(shared)
-                if count >= _WHOLE_FRAME_BYTES_MIN and _UNPACK_SIZE(shared)[0] == count - 4:
-                    response = self._dispatch(self, shared[4:count])
-                    if response is not None:
-                        self._answer(response)
-                elif count:
-                    self._take_shared(shared, count)
-            else:
-                limit = self._frame_needs or min(len(own), self._end + SHARED_BUFFER_BYTES)
-                count = self._recv_into(own[self._end : limit])
-                self._end += count
-                if count:
-                    self._take_own()
-        except BlockingIOError:
-            return
-        except ConnectionBroken as broken:
-            self._flush_now()  # the requests before the broken one get their answers
-            self.close(str(broken))
-            return
-        except OSError:
+        assert own is not None
+        limit = self._frame_needs or min(len(own), self._end + SHARED_BUFFER_BYTES)
+        count = self._recv_into(own[self._end : limit])
+        self._end += count
+        if count:
+            self._take_own()
+        else:
             self.close(None)
-            return
-        if not count:
-            self.close(None)
-        elif self._out and not self._is_watching_write:
-            self._stream.after_reading(self._flush_now)
 
     def _take_shared(self, shared: memoryview, count: int) -> None:
         position = self._handle_frames(shared, 0, count)
@@ -419,7 +371,7 @@ class Connection:
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _answer(self, response: Response) -> None:
+    def _answer_in_turn(self, response: Response) -> None:
         if self._slots:
             slot = Slot()
             slot.response = response
@@ -439,10 +391,6 @@ class Connection:
             self._unsent_bytes += len(response)
         if self._unsent_bytes > UNSENT_BYTES_MAX:
             self._update_reading()
-
-    def _flush_now(self) -> None:
-        if self._out and not self._is_watching_write:
-            self._flush()
 
     def _flush(self) -> None:
         """Send until the socket is full, then let the loop tell when to go on."""

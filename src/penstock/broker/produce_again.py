@@ -72,7 +72,7 @@ class ProduceAgain:
         if records is None:
             return None
         try:
-            base_offset, _, append_time_ms, _ = self._append(partition, records)
+            appended = self._append(partition, records)
         except ApiError:
             return None  # nothing was appended: the ordinary way finds the same and says what
         return self._answer(
@@ -81,8 +81,8 @@ class ProduceAgain:
             self._prefix,
             self._index,
             0,
-            base_offset,
-            append_time_ms,
+            appended.base_offset,
+            appended.log_append_time_ms,
             partition.log.start_offset,
             self._suffix,
         )

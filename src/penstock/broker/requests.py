@@ -19,6 +19,7 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from penstock.base.errors import Error
+from penstock.broker._exchange import FrameDispatch
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
 from penstock.wire.api_declaration import API_VERSIONS_KEY, FIRST_OWN_KEY, Api
@@ -51,7 +52,7 @@ PlainHandler: TypeAlias = Callable[[Any, RequestContext], Any]
 AsyncHandler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 
 
-class Dispatcher:
+class Dispatcher(FrameDispatch):
     """The table of what this broker serves; called once for each frame."""
 
     def __init__(self, peer_log: PeerLog) -> None:
@@ -78,15 +79,8 @@ class Dispatcher:
     def served(self) -> list[Api]:
         return [api for api, _ in sorted(self._routes.values(), key=lambda route: route[0].key)]
 
-    def __call__(self, connection: Connection, frame: memoryview) -> Response | None:
-        again = connection.again.get(frame[8 : connection.head_end].tobytes())
-        if again is not None:
-            try:
-                response = again(frame)
-            except Exception:
-                raise self._failed("a request like the one before it", connection) from None
-            if response is not None:
-                return response
+    def route(self, connection: Connection, frame: memoryview) -> Response | None:
+        """Answer a request that is not like one before it."""
         try:
             key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
         except Exception:

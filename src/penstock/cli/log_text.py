@@ -67,7 +67,7 @@ def batch_document(batch: InspectedBatch) -> dict[str, Any]:
     document: dict[str, Any] = {
         "file": batch.path,
         "position": batch.position,
-        **header._asdict(),
+        **header.as_dict(),
         "last_offset": header.last_offset,
         "size_bytes": header.size_bytes,
         "codec": _codec(header),

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
@@ -19,12 +18,15 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Clock, Disk, NoSpaceError, lacks_space
 from penstock.log import names
-from penstock.log.append_checks import check_followed, refuse_timestamps
+from penstock.log._append import NO_TIME, LogEnd, SegmentEnd
+from penstock.log._append import Appended as Appended
+from penstock.log.append_checks import check_followed
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.flush import FlushPlan, Unsynced, parent_of
 from penstock.log.loading import LoadedLog, Loader, note_headers, note_producer, replay
 from penstock.log.partition_metadata import claim_folder
+from penstock.log.producers import ProducerStates
 from penstock.log.ranges import NOTHING, LogRange, read_segment, read_segments, search_segments
 from penstock.log.removal import remove_segments
 from penstock.log.retention import DeletedSegment, segments_to_delete
@@ -32,31 +34,17 @@ from penstock.log.segment import Segment
 from penstock.log.snapshots import load_latest, remove_snapshots_after, write_snapshot
 from penstock.log.timestamps import FoundByTime, first_record_since, newest_record
 from penstock.log.txn_index import AbortedTransaction, aborted_between
-from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header, stamp
-from penstock.wire.batch import stamp_append_time as _stamp_append_time
+from penstock.wire.batch import read_header
 from penstock.wire.control import ControlType, build_control_batch
 
-NO_TIME = -1
-_new_tuple = tuple.__new__  # half the time of calling the class
 _BASE_OFFSET = attrgetter("base_offset")
 
 
-class Appended(NamedTuple):
-    """Where a batch is. A duplicate was there before and has not been written again."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool
-
-
-class PartitionLog:
+class PartitionLog(LogEnd):
     """The log of one partition."""
 
     __slots__ = (
-        "_active",
         "_clock",
-        "_create_time",
         "_disk",
         "_failure",
         "_files",
@@ -66,18 +54,16 @@ class PartitionLog:
         "_lower_recovery_point",
         "_segments",
         "_unsynced",
-        "config",
-        "end_offset",
-        "epochs",
         "folder",
-        "producers",
         "recovery",
         "recovery_point",
-        "size_bytes",
         "start_offset",
         "topic_id",
         "topic_partition",
     )
+
+    _active: Segment
+    producers: ProducerStates
 
     def __init__(
         self,
@@ -162,37 +148,7 @@ class PartitionLog:
         self.end_offset = self._active.next_offset
         self.size_bytes = sum(segment.size_bytes for segment in segments)
 
-    # -- appending
-
-    def append_as_leader(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        """Append one sound batch of a client; its offset, leader epoch and (if so set) its time are filled in."""
-        config = self.config
-        if len(batch) > config.max_message_bytes:
-            raise ApiError(
-                Error.MESSAGE_TOO_LARGE,
-                f"a batch of {len(batch)} bytes is over the limit of {config.max_message_bytes}",
-            )
-        if header.attributes & CONTROL:
-            raise ApiError(Error.INVALID_RECORD, "clients may not write control records")
-        if header.producer_id >= 0:
-            repeated = self.producers.check(header)
-            if repeated is not None:
-                time_ms = NO_TIME if self._create_time else repeated.timestamp
-                return Appended(repeated.first_offset, repeated.last_offset, time_ms, True)
-        append_time_ms = NO_TIME
-        if not self._create_time:
-            append_time_ms = now_ms
-            header = _stamp_append_time(batch, header, now_ms)
-        elif (
-            header.max_timestamp - now_ms > config.timestamp_after_max_ms
-            or now_ms - header.base_timestamp > config.timestamp_before_max_ms
-            or header.attributes & LOG_APPEND_TIME
-        ):
-            refuse_timestamps(header, now_ms)
-        base_offset = self._append(batch, header, leader_epoch, now_ms)
-        if header.producer_id >= 0:
-            self.producers.note(header, base_offset)
-        return _new_tuple(Appended, (base_offset, self.end_offset - 1, append_time_ms, False))
+    # -- appending; what a client sends goes through the upper half, `append_as_leader`
 
     def append_marker(
         self,
@@ -221,29 +177,6 @@ class PartitionLog:
         base_offset = self._append(batch, read_header(batch), leader_epoch, now_ms)
         note_producer(self.producers, self._active, read_header(batch), batch)  # the header has its offset now
         return Appended(base_offset, self.end_offset - 1, NO_TIME, False)
-
-    def _append(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> int:
-        """Give a batch the next offsets and write it; returns its base offset."""
-        base_offset = self.end_offset
-        last_offset = base_offset + header.last_offset_delta
-        size_bytes = len(batch)
-        if leader_epoch < self.epochs.latest:
-            raise ApiError(Error.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} is over: the log has {self.epochs.latest}")
-        active = self._active
-        if (
-            active.size_bytes + size_bytes > active.sure_size
-            or last_offset > active.sure_offset
-            or header.max_timestamp > active.sure_timestamp
-        ):
-            active = self._active_for(size_bytes, last_offset, header.max_timestamp, now_ms)
-        stamp(batch, base_offset, leader_epoch)
-        self._write(active, batch)
-        if leader_epoch != self.epochs.latest:
-            self.epochs.assign(leader_epoch, base_offset)
-        active.note_batch(last_offset, header.max_timestamp, size_bytes, self.config.index_interval_bytes)
-        self.end_offset = last_offset + 1
-        self.size_bytes += size_bytes
-        return base_offset
 
     def append_as_follower(self, batches: memoryview) -> int:
         """Append whole batches as the leader sent them, offsets included; returns the new end offset.
@@ -288,18 +221,14 @@ class PartitionLog:
             self._unsynced.add()
             self._unsynced.is_first_segment_new = len(self._segments) == 1
 
-    def _write(self, active: Segment, batch: memoryview) -> None:
-        """Write at the end of the file; after an error the file is put back to what it was."""
-        file = active.file
-        assert file is not None
+    def _put_back(self, active: SegmentEnd, error: OSError) -> None:
+        assert active is self._active and active.file is not None
+        path = self._active.log_path
         try:
-            file.write((batch,), active.size_bytes)
-        except OSError as error:
-            try:
-                file.truncate(active.size_bytes)
-            except OSError as second:
-                self.fail(f"{active.log_path} cannot be put back after a failed write: {second}")
-            raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot write {active.log_path}: {error}") from error
+            active.file.truncate(active.size_bytes)
+        except OSError as second:
+            self.fail(f"{path} cannot be put back after a failed write: {second}")
+        raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot write {path}: {error}") from error
 
     # -- failing
 

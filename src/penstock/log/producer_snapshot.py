@@ -111,7 +111,7 @@ def _decode_earlier(states: list[ProducerState], content: bytes, position: int) 
             position += _EARLIER_BATCH.size
         if state.batches:
             timestamp = int.from_bytes(content[position : position + 8], "big", signed=True)
-            state.batches[-1] = state.batches[-1]._replace(timestamp=timestamp)
+            state.batches[-1].timestamp = timestamp
             position += 8
         state.batches[:0] = earlier
 

@@ -15,78 +15,32 @@ everything else belongs to the loop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from penstock.base.errors import ApiError, Error
+from penstock.log._append import ALL_STABLE as ALL_STABLE
+from penstock.log._append import NO_OFFSET as NO_OFFSET
+from penstock.log._append import NO_SEQUENCE as NO_SEQUENCE
+from penstock.log._append import SEQUENCE_MASK as SEQUENCE_MASK
+from penstock.log._append import ProducedBatch as ProducedBatch
+from penstock.log._append import ProducerState as ProducerState
+from penstock.log._append import ProducerTable, epoch_is_over, same_batch
 from penstock.log.txn_index import AbortedTransaction
-from penstock.wire.batch import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
+from penstock.wire.batch import BatchHeader
 from penstock.wire.control import ControlType
 
-BATCHES_KEPT = 5
 PRODUCERS_MAX = 20_000  # of one partition; some 400 bytes each
-NO_EPOCH = -1
-NO_OFFSET = -1
-NO_SEQUENCE = -1
-ALL_STABLE = 2**63 - 1  # the first unstable offset where no transaction is unstable
 STRICT_SINCE = 2  # the version of transactions whose markers always have an epoch newer than that of their records
-SEQUENCE_MASK = 0x7FFFFFFF
-
-_new_tuple = tuple.__new__  # half the time of calling the class, and every batch has one
 
 
-class ProducedBatch(NamedTuple):
-    """One batch of a producer: which sequence numbers it had and which offsets it got."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class ProducerState:
-    """One producer as the partition knows it."""
-
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "transaction_first_offset")
-
-    def __init__(self, producer_id: int, epoch: int = NO_EPOCH) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.batches: list[ProducedBatch] = []  # oldest first, all of the current epoch
-        self.last_timestamp = NO_TIMESTAMP
-        self.coordinator_epoch = NO_EPOCH
-        self.transaction_first_offset = NO_OFFSET
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_offset(self) -> int:
-        return self.batches[-1].last_offset if self.batches else NO_OFFSET
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ProducerState):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"ProducerState({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
-
-
-class ProducerStates:
+class ProducerStates(ProducerTable):
     """All producers of one partition, and its open transactions."""
 
-    __slots__ = ("_by_id", "_open", "_silent_since", "decided", "end_offset", "first_unstable_offset")
+    __slots__ = ("_silent_since", "decided", "end_offset")
 
     def __init__(self) -> None:
-        self._by_id: dict[int, ProducerState] = {}
-        self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
+        super().__init__()
         self._silent_since: dict[int, tuple[int, int]] = {}  # producer id → (its last offset, since when it is that)
         self.decided: list[tuple[int, int]] = []  # (marker's offset, first offset) not yet below the high watermark
-        self.first_unstable_offset = ALL_STABLE
         self.end_offset = 0  # the state is that of the log up to here
 
     def __len__(self) -> int:
@@ -98,43 +52,20 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._by_id.get(producer_id)
 
-    # -- the leader's check
-
-    def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """The batch this one repeats, or None if it may be appended; ApiError if it may not."""
-        sequence = header.base_sequence
-        if sequence < 0 or header.producer_epoch < 0:
-            raise ApiError(
-                Error.INVALID_RECORD, f"producer {header.producer_id} without a sequence number or without an epoch"
-            )
-        state = self._by_id.get(header.producer_id)
-        if state is None:
-            return None
-        if header.producer_epoch != state.epoch:
-            _check_new_epoch(state, header)
-        else:
-            batches = state.batches
-            expected = (batches[-1].last_sequence + 1) & SEQUENCE_MASK if batches else 0
-            if sequence != expected:
-                return _find_duplicate(state, header, expected)
-        if state.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL:
-            raise ApiError(
-                Error.INVALID_TXN_STATE, f"producer {state.producer_id} has a transaction open and wrote outside of it"
-            )
-        return None
+    # -- the leader's checks; the one of every batch is in the upper half
 
     def repeated(self, header: BatchHeader) -> ProducedBatch | None:
         """The one of a producer's last batches that this one is again, if there is one."""
         state = self._by_id.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch:
             return None
-        return _same_batch(state, header)
+        return same_batch(state, header)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
         """ApiError if a newer epoch of the producer has been heard of."""
         state = self._by_id.get(producer_id)
         if state is not None and producer_epoch < state.epoch:
-            raise _over(state, producer_epoch)
+            raise epoch_is_over(state, producer_epoch)
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
@@ -150,40 +81,19 @@ class ProducerStates:
         is_open = state.transaction_first_offset != NO_OFFSET
         is_late = transaction_version >= STRICT_SINCE and is_open and producer_epoch == state.epoch
         if producer_epoch < state.epoch or is_late:
-            raise _over(state, producer_epoch)
+            raise epoch_is_over(state, producer_epoch)
         if coordinator_epoch < state.coordinator_epoch:
             raise ApiError(
                 Error.TRANSACTION_COORDINATOR_FENCED,
                 f"coordinator epoch {coordinator_epoch} is over: {state.coordinator_epoch}",
             )
 
-    # -- what was appended
+    # -- what was appended; batches of records are noted in the upper half
 
-    def note(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch of records of a producer is in the log, at this offset."""
-        producer_id = header.producer_id
-        state = self._by_id.get(producer_id)
-        if state is None:
-            if len(self._by_id) >= PRODUCERS_MAX:
-                self._forget_oldest()
-            state = self._by_id[producer_id] = ProducerState(producer_id)
-        batches = state.batches
-        if state.epoch != header.producer_epoch:
-            state.epoch = header.producer_epoch
-            batches.clear()
-        elif len(batches) == BATCHES_KEPT:
-            del batches[0]
-        delta, sequence = header.last_offset_delta, header.base_sequence
-        last_sequence = (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
-        timestamp = state.last_timestamp = header.max_timestamp
-        batches.append(
-            _new_tuple(ProducedBatch, (sequence, last_sequence, base_offset, base_offset + delta, timestamp))
-        )
-        if header.attributes & TRANSACTIONAL and state.transaction_first_offset == NO_OFFSET:
-            state.transaction_first_offset = base_offset
-            self._open[producer_id] = base_offset
-            if base_offset < self.first_unstable_offset:
-                self.first_unstable_offset = base_offset
+    def _add(self, producer_id: int) -> ProducerState:
+        if len(self._by_id) >= PRODUCERS_MAX:
+            self._forget_oldest()
+        return super()._add(producer_id)
 
     def note_marker(
         self, header: BatchHeader, kind: ControlType, coordinator_epoch: int, marker_offset: int
@@ -273,37 +183,3 @@ class ProducerStates:
         self.decided = []
         self.first_unstable_offset = min(self._open.values(), default=ALL_STABLE)
         self.end_offset = end_offset
-
-
-def _check_new_epoch(state: ProducerState, header: BatchHeader) -> None:
-    if header.producer_epoch < state.epoch:
-        raise _over(state, header.producer_epoch)
-    if header.base_sequence != 0:
-        raise ApiError(
-            Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"a new epoch of producer {state.producer_id} begins with sequence {header.base_sequence}, not 0",
-        )
-
-
-def _over(state: ProducerState, epoch: int) -> ApiError:
-    return ApiError(
-        Error.INVALID_PRODUCER_EPOCH, f"epoch {epoch} of producer {state.producer_id} is over: {state.epoch}"
-    )
-
-
-def _find_duplicate(state: ProducerState, header: BatchHeader, expected: int) -> ProducedBatch:
-    batch = _same_batch(state, header)
-    if batch is None:
-        raise ApiError(
-            Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {state.producer_id} sent sequence {header.base_sequence}, expected was {expected}",
-        )
-    return batch
-
-
-def _same_batch(state: ProducerState, header: BatchHeader) -> ProducedBatch | None:
-    last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK
-    for batch in state.batches:
-        if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
-            return batch
-    return None

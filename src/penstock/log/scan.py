@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.base.world import File
-from penstock.wire.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, problem_of_batch
+from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, problem_of_batch, read_header
 
 HEADERS_CHUNK_BYTES = 16 << 10
 BATCHES_CHUNK_BYTES = 1 << 20
@@ -52,7 +52,7 @@ def walk_headers(
             in_chunk = 0
             if len(chunk) < HEADER_SIZE:
                 raise DamagedLog(file.path, position, f"{len(chunk)} bytes are less than a header")
-        header = BatchHeader._make(HEADER.unpack_from(chunk, in_chunk))
+        header = read_header(chunk, in_chunk)
         problem = header_problem(header, end_position - position)
         if problem is not None:
             raise DamagedLog(file.path, position, problem)
@@ -76,7 +76,7 @@ def walk_batches(
             )
             if len(chunk) < HEADER_SIZE:
                 raise DamagedLog(file.path, position, f"{len(chunk)} bytes are less than a header")
-        header = BatchHeader._make(HEADER.unpack_from(chunk, in_chunk))
+        header = read_header(chunk, in_chunk)
         problem = header_problem(header, end_position - position)
         if problem is not None:
             raise DamagedLog(file.path, position, problem)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from penstock.base.world import File
 from penstock.log import names
+from penstock.log._append import Recent, SegmentEnd
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.intervals import Intervals
@@ -21,44 +22,27 @@ from penstock.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, DamagedIndex, Sp
 from penstock.log.txn_index import TransactionIndex
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
 
-RECENT_BATCHES_MAX = 512
 RELATIVE_OFFSET_MAX = 2**31 - 1
 POSITION_MAX = 2**31 - 1
 NOT_KNOWN = 2**63 - 1
 REWRITE_BYTES = 1 << 20
-
-# The recent batches: the offset after the batch before them, and for each its last offset and its position. The three
-# are replaced together: a thread that reads may hold the old ones.
-Recent = tuple[int, "array[int]", "array[int]"]
 
 
 def _no_recent(from_offset: int) -> Recent:
     return from_offset, array("q"), array("q")
 
 
-class Segment:
+class Segment(SegmentEnd):
     """The batches from `base_offset` to `next_offset`, and where they are."""
 
     __slots__ = (
-        "_bytes_since_index",
         "_files",
-        "_recent",
-        "base_offset",
         "created_ms",
-        "file",
-        "first_timestamp",
         "index",
         "indexes_missing",
         "log_path",
         "max_timestamp_known",
-        "max_timestamp_offset",
-        "max_timestamp_value",
-        "next_offset",
-        "size_bytes",
         "stem",
-        "sure_offset",
-        "sure_size",
-        "sure_timestamp",
         "time_index",
         "txn_index",
         "verified_from",
@@ -75,27 +59,18 @@ class Segment:
         fresh: bool,
         has_txn_index: bool = False,
     ) -> None:
+        super().__init__(base_offset, _no_recent(base_offset if fresh else NOT_KNOWN))
         self._files = files
-        self.base_offset = base_offset
         self.stem = stem = f"{folder}/{base_offset:020d}"
         self.log_path = stem + names.LOG
-        self.file: File | None = None  # held open while the segment is being written
         self.index = SparseIndex(files, stem + names.INDEX, OFFSET_ENTRY, fresh=fresh)
         self.time_index = SparseIndex(files, stem + names.TIME_INDEX, TIME_ENTRY, fresh=fresh)
         self.txn_index = TransactionIndex(files, stem + names.TXN_INDEX, exists=has_txn_index)
-        self.size_bytes = 0
-        self.next_offset = base_offset
         self.created_ms = created_ms
-        self.first_timestamp: int | None = None  # of the first batch; None until it is known
-        self.max_timestamp_value = NO_TIMESTAMP
-        self.max_timestamp_offset = base_offset
         self.max_timestamp_known = fresh
         self.verified_from = 0  # written or checked by this process: everything from this position on …
         self.verified_parts = Intervals()  # … and these parts before it
         self.indexes_missing = False
-        self.sure_size = self.sure_offset = self.sure_timestamp = -1  # see `be_sure`
-        self._bytes_since_index = 0
-        self._recent = _no_recent(base_offset if fresh else NOT_KNOWN)
 
     # -- writing
 
@@ -121,7 +96,7 @@ class Segment:
         index_entries_max = config.index_size_bytes_max // TIME_ENTRY.size
         self.sure_size = min(config.segment_bytes, POSITION_MAX, index_entries_max * bytes_per_entry)
         self.sure_offset = self.base_offset + RELATIVE_OFFSET_MAX
-        self.sure_timestamp = self.first_time() + segment_ms
+        self.sure_timestamp = min(self.first_time() + segment_ms, NOT_KNOWN)
 
     def be_unsure(self) -> None:
         self.sure_size = -1
@@ -130,26 +105,6 @@ class Segment:
         """Keep the file open for writing."""
         self.file = file = self.open_file(create=True)
         return file
-
-    def note_batch(self, last_offset: int, timestamp: int, size_bytes: int, interval_bytes: int) -> None:
-        """Account for a batch that lies at the end of the file now."""
-        position = self.size_bytes
-        if position == 0:
-            self.first_timestamp = timestamp
-        if timestamp > self.max_timestamp_value:
-            self.max_timestamp_value = timestamp
-            self.max_timestamp_offset = last_offset
-        if self._bytes_since_index > interval_bytes:
-            self._add_index_entries(last_offset, position)
-        self._bytes_since_index += size_bytes
-        _from_offset, lasts, positions = self._recent
-        if len(lasts) >= RECENT_BATCHES_MAX:
-            half = RECENT_BATCHES_MAX // 2
-            self._recent = _, lasts, positions = lasts[half - 1] + 1, lasts[half:], positions[half:]
-        positions.append(position)
-        lasts.append(last_offset)
-        self.next_offset = last_offset + 1
-        self.size_bytes = position + size_bytes
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         self.index.append(last_offset - self.base_offset, position)

@@ -1,0 +1,57 @@
+"""The few modules that a C compiler makes faster, and when they are used.
+
+Each of them is plain Python with a `.pxd` file of C types beside it. `setup.py` builds them where there is a compiler;
+the compiled ones share the layout of their objects, so all are used or none. In a working copy a source may be newer
+than what was built from it: then none are, until they are built again. `PENSTOCK_PLAIN=1` does without them, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import spec_from_file_location
+from types import ModuleType
+
+MODULES = ("wire/_records", "wire/_batch", "log/_append", "broker/_exchange")
+
+
+class PlainFinder:
+    """Finds the sources of the modules, and passes over what was built from them."""
+
+    def __init__(self, package_folder: str) -> None:
+        self._paths = {f"penstock.{stem.replace('/', '.')}": f"{package_folder}/{stem}.py" for stem in MODULES}
+
+    def find_spec(self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
+        path = self._paths.get(name)
+        return spec_from_file_location(name, path) if path is not None else None
+
+
+def choose(package_folder: str) -> None:
+    """Called first of all: make sure that whatever is imported from now on fits together."""
+    if os.environ.get("PENSTOCK_PLAIN") or not is_all_built(package_folder):
+        sys.meta_path.insert(0, PlainFinder(package_folder))
+
+
+def is_all_built(package_folder: str) -> bool:
+    """Whether every module was built, and none of their sources has changed since."""
+    is_working_copy = os.path.exists(f"{package_folder}/../../setup.py")
+    for stem in MODULES:
+        built = _built_time(f"{package_folder}/{stem}")
+        if built is None:
+            return False
+        if is_working_copy:
+            for suffix in (".py", ".pxd"):
+                if os.stat(f"{package_folder}/{stem}{suffix}").st_mtime > built:
+                    return False
+    return True
+
+
+def _built_time(stem: str) -> float | None:
+    for suffix in EXTENSION_SUFFIXES:
+        try:
+            return os.stat(stem + suffix).st_mtime
+        except FileNotFoundError:
+            continue
+    return None

@@ -1,0 +1,36 @@
+# The C types of _exchange.py, for Cython. The Python file alone says what happens.
+
+cimport cython
+
+cdef Py_ssize_t _WHOLE_FRAME_BYTES_MIN
+cdef Py_ssize_t _HEAD_AT
+cdef Py_ssize_t _UNSENT_BYTES_MAX
+cdef object _UNPACK_SIZE
+
+cdef class Exchange:
+    cdef public object _dispatch
+    cdef public object _flush_soon
+    cdef public object _intake
+    cdef public bint _is_reading
+    cdef public bint _is_watching_write
+    cdef public object _out
+    cdef public object _own
+    cdef public object _recv_into
+    cdef public object _send
+    cdef public object _slots
+    cdef public object _stream
+    cdef public Py_ssize_t _unsent_bytes
+    cdef public dict again
+    cdef public Py_ssize_t head_end
+    cdef public bint was_active
+
+    @cython.locals(count=Py_ssize_t)
+    cpdef _on_readable(self)
+
+    cpdef _answer(self, response)
+
+    @cython.locals(sent=Py_ssize_t)
+    cpdef _flush_now(self)
+
+cdef class FrameDispatch:
+    pass

@@ -1,0 +1,170 @@
+"""What every small request and its answer pass: one whole frame in, one answer out.
+
+`Exchange` is the upper half of `Connection`, which says how the whole works, and `FrameDispatch` that of `Dispatcher`;
+everything that is not the common case is in the classes made of them. This file is plain Python. With a C compiler,
+Cython builds the same file with the types of `_exchange.pxd`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.world import Stream
+
+if TYPE_CHECKING:
+    from penstock.broker.connection import Intake, Response
+
+UNSENT_BYTES_MAX = 1024 * 1024
+
+_UNSENT_BYTES_MAX = UNSENT_BYTES_MAX
+_UNPACK_SIZE = Struct(">i").unpack_from
+_WHOLE_FRAME_BYTES_MIN = 12  # size, api key, version, correlation id
+_HEAD_AT = 8  # after api key, version and correlation id
+
+
+class ConnectionBroken(Exception):
+    """The peer broke the protocol; the text says how. The connection is closed."""
+
+
+class Exchange:
+    """The upper half of `Connection`."""
+
+    __slots__ = (
+        "_dispatch",
+        "_flush_soon",
+        "_intake",
+        "_is_reading",
+        "_is_watching_write",
+        "_out",
+        "_own",
+        "_recv_into",
+        "_send",
+        "_slots",
+        "_stream",
+        "_unsent_bytes",
+        "again",
+        "head_end",
+        "was_active",
+    )
+
+    def __init__(self, stream: Stream, intake: Intake, dispatch: Callable[[Any, memoryview], Response | None]) -> None:
+        self.again: dict[bytes, Callable[[memoryview], bytes | None]] = {}
+        self.head_end = _HEAD_AT
+        self.was_active = False  # since the server's sweep last looked
+        self._dispatch = dispatch
+        self._intake = intake
+        self._is_reading = True
+        self._is_watching_write = False
+        self._out: deque[Any] = deque()  # buffers and file ranges
+        self._own: memoryview | None = None
+        self._recv_into = stream.recv_into
+        self._send = stream.send
+        self._slots: deque[Any] = deque()
+        self._stream = stream
+        self._unsent_bytes = 0
+        self._flush_soon = self._flush_now
+
+    def _on_readable(self) -> None:
+        self.was_active = True
+        try:
+            if self._own is None:
+                shared = self._intake.shared
+                count = self._recv_into(shared)
+                if count >= _WHOLE_FRAME_BYTES_MIN and _UNPACK_SIZE(shared)[0] == count - 4:
+                    response = self._dispatch(self, shared[4:count])
+                    if response is not None:
+                        self._answer(response)
+                elif count:
+                    self._take_shared(shared, count)
+                else:
+                    self.close(None)
+            else:
+                self._receive_own()
+        except BlockingIOError:
+            return
+        except ConnectionBroken as broken:
+            self._flush_now()  # the requests before the broken one get their answers
+            self.close(str(broken))
+            return
+        except OSError:
+            self.close(None)
+            return
+        if self._out and not self._is_watching_write:
+            self._stream.after_reading(self._flush_soon)
+
+    def _answer(self, response: Response) -> None:
+        """Put an answer behind those that were owed before."""
+        if type(response) is bytes and not self._slots:
+            self._out.append(response)
+            self._unsent_bytes += len(response)
+            if self._unsent_bytes > _UNSENT_BYTES_MAX:
+                self._update_reading()
+        else:
+            self._answer_in_turn(response)
+
+    def _flush_now(self) -> None:
+        """Send what is there to be sent, unless the socket was full before."""
+        out = self._out
+        if self._is_watching_write or not out:
+            return
+        if len(out) == 1 and type(out[0]) is bytes and self._is_reading:
+            response = out[0]
+            try:
+                sent = self._send(response)
+            except OSError:
+                sent = 0  # the ordinary way will see it, too
+            self._unsent_bytes -= sent
+            if sent == len(response):
+                out.clear()
+                return
+            out[0] = memoryview(response)[sent:]
+        self._flush()
+
+    # what `Connection` does
+
+    def close(self, reason: str | None) -> None:
+        raise NotImplementedError
+
+    def _answer_in_turn(self, response: Response) -> None:
+        raise NotImplementedError
+
+    def _flush(self) -> None:
+        raise NotImplementedError
+
+    def _receive_own(self) -> None:
+        raise NotImplementedError
+
+    def _take_shared(self, shared: memoryview, count: int) -> None:
+        raise NotImplementedError
+
+    def _update_reading(self) -> None:
+        raise NotImplementedError
+
+
+class FrameDispatch:
+    """The upper half of `Dispatcher`."""
+
+    __slots__ = ()
+
+    def __call__(self, connection: Any, frame: memoryview) -> Response | None:
+        exchange = connection
+        again = exchange.again.get(frame[_HEAD_AT : exchange.head_end].tobytes())
+        if again is not None:
+            try:
+                response = again(frame)
+            except Exception:
+                raise self._failed("a request like the one before it", connection) from None
+            if response is not None:
+                return response  # type: ignore[no-any-return]
+        return self.route(connection, frame)
+
+    # what `Dispatcher` does
+
+    def route(self, connection: Any, frame: memoryview) -> Response | None:
+        raise NotImplementedError
+
+    def _failed(self, what: str, connection: Any) -> ConnectionBroken:
+        raise NotImplementedError
