@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.wire.codec import decode, encode, encode_into
+from penstock.wire.messages.offsets_topic_records import ConsumerGroupMemberMetadataValue
 from penstock.wire.schema import Message
 
 QUICK = settings(
@@ -63,3 +64,12 @@ def test_a_message_between_other_bytes(message_class: type[Message], samples: An
     frame += b"after"
     for buffer in (bytes(frame), frame, memoryview(frame)):
         assert decode(message_class, version, buffer, 6) == (instance, end)
+
+
+def test_a_null_structure_in_a_tagged_field() -> None:
+    """It is written, because left out it would be an empty structure to Kafka: a member of the classic protocol."""
+    member = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
+    encoded = bytes.fromhex("010101010101ffffffff01 01000100")
+    assert encode(member, 0) == encoded
+    assert decode(ConsumerGroupMemberMetadataValue, 0, memoryview(encoded))[0] == member
+    assert ConsumerGroupMemberMetadataValue().classic_member_metadata is not None

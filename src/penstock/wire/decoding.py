@@ -164,7 +164,7 @@ class _DecoderWriter:
         present = self._source.name("n")
         self._run.add("b", present, self._source.path)
         self.flush()
-        with self._source.block(f"if {present} < 0:"):
+        with self._source.block(f"if {present} {'< 0' if field.tag is None else '== 0'}:"):
             self._source.add(f"{target} = None")
         with self._source.block("else:"):
             made = self.structure(schema_of(field.struct))

@@ -153,7 +153,7 @@ class _EncoderWriter:
             return
         self.flush()
         with self._source.block(f"if {inner} is None:"):
-            self._source.add(f"{self._out}.append(255)")
+            self._source.add(f"{self._out}.append({255 if field.tag is None else 0})")
         with self._source.block("else:"):
             self._source.add(f"{self._out}.append(1)")
             self.structure(schema_of(field.struct), inner)

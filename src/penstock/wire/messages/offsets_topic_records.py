@@ -135,7 +135,7 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: int32 = field("0+", default=-1)
     server_assignor: str | None = field("0+", nullable="0+")
     classic_member_metadata: ConsumerGroupMemberMetadataValueClassicMemberMetadata | None = field(
-        "0+", nullable="0+", default=None, tag=0
+        "0+", nullable="0+", tag=0
     )
 
 
@@ -177,7 +177,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions:
     topic_id: UUID = field("0+")
     partitions: list[int32] = field("0+")
-    assignment_epochs: list[int32] | None = field("0+", nullable="0+", default=None, tag=0)
+    assignment_epochs: list[int32] | None = field("0+", nullable="0+", tag=0)
 
 
 @message("0", flexible="0+")
@@ -317,7 +317,7 @@ class StreamsGroupMetadataValue:
     metadata_hash: int64 = field("0+")
     validated_topology_epoch: int32 = field("0+", default=-1, tag=0)
     last_assignment_configs: list[StreamsGroupMetadataValueLastAssignmentConfig] | None = field(
-        "0+", nullable="0+", default=None, tag=1
+        "0+", nullable="0+", tag=1
     )
 
 
@@ -392,7 +392,7 @@ class StreamsGroupCurrentMemberAssignmentKey:
 class StreamsGroupCurrentMemberAssignmentValueTaskIds:
     subtopology_id: str = field("0+")
     partitions: list[int32] = field("0+")
-    assignment_epochs: list[int32] | None = field("0+", nullable="0+", default=None, tag=0)
+    assignment_epochs: list[int32] | None = field("0+", nullable="0+", tag=0)
 
 
 @message("0", flexible="0+")
