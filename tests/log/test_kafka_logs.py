@@ -22,6 +22,8 @@ from penstock.log.config import LogConfig
 from penstock.log.inspect import Problem, partition_folders, verify_folder
 from penstock.log.log_directory import LogDirectory
 from penstock.log.partition_log import PartitionLog
+from penstock.log.producer_snapshot import decode_snapshot, encode_snapshot
+from penstock.log.producers import ProducerState
 from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.log_machine import FixedClock, read_all
 from penstock.wire.batch import read_header
@@ -204,6 +206,51 @@ def test_our_log_opens_what_kafka_wrote(kafka_folder: dict[str, Any], state: str
     for folder in partition_folders(RealDisk(), str(path)):
         if "events" in folder:
             assert not [item for item in verify_folder(RealDisk(), folder) if isinstance(item, Problem)]
+
+
+def test_producers_and_aborted_transactions_are_found_as_kafka_wrote_them_down(
+    kafka_folder: dict[str, Any], tmp_path: Path
+) -> None:
+    """Everything that hangs on the log is taken away: what we find in the log itself is what Kafka's files say."""
+    kafka, sent = kafka_folder["kafka"], kafka_folder["sent"]
+    path = tmp_path / "bare"
+    shutil.copytree(kafka.folder / "clean", path)
+    theirs: dict[int, tuple[list[ProducerState], bytes]] = {}
+    for partition in sent:
+        folder = path / f"events-{partition}"
+        snapshot = max(folder.glob("*.snapshot"))
+        (aborted,) = [found.read_bytes() for found in folder.glob("*.txnindex") if found.stat().st_size]
+        theirs[partition] = decode_snapshot(snapshot.read_bytes()), aborted
+        for found in folder.iterdir():
+            if found.suffix in (".snapshot", ".txnindex", ".index", ".timeindex"):
+                found.unlink()
+    (path / ".kafka_cleanshutdown").unlink()
+    directory = open_directory(path, kafka.cluster_id)
+    stored = {found.topic_partition: found.topic_id for found in directory.stored_partitions()}
+    for partition, (states, aborted) in theirs.items():
+        name = TopicPartition("events", partition)
+        topic_id = stored[name]
+        assert topic_id is not None
+        log = directory.open_partition(name, topic_id, LogConfig(segment_bytes=1 << 20))
+        assert {told(state) for state in log.producers} == {told(state) for state in states}
+        assert {told(state) for state in decode_snapshot(encode_snapshot(log.producers))} == set(map(told, states))
+        directory.close_partition(name)
+        (ours,) = [found.read_bytes() for found in (path / str(name)).glob("*.txnindex") if found.stat().st_size]
+        assert ours == aborted
+    directory.close()
+
+
+def told(state: ProducerState) -> tuple[int, ...]:
+    """What Kafka's format says of a producer."""
+    return (
+        state.producer_id,
+        state.epoch,
+        state.last_sequence,
+        state.last_offset,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.transaction_first_offset,
+    )
 
 
 def test_kafka_goes_on_with_a_folder_that_we_wrote_to(kafka_folder: dict[str, Any], tmp_path: Path) -> None:
