@@ -39,8 +39,21 @@ def group(client):
 
 
 @pytest.fixture
-def topic(client):
-    return client.topic(partitions=4)
+def topic(client, group):
+    return topic_for_groups(client, partitions=4)
+
+
+def topic_for_groups(client, suffix="", *, partitions):
+    """A topic that the coordinators of all groups know. Kafka's hear of it later than everybody else."""
+    name = client.topic(suffix, partitions=partitions)
+
+    def is_known(answer):
+        return len(assigned(answer)) == partitions
+
+    for letter in "ab":  # one in each of the two partitions of groups
+        fields = {"group_id": f"{name}-{letter}", "member_id": "probe", "member_epoch": 0, **full(name)}
+        client.ask("ConsumerGroupHeartbeat", 1, until=is_known, differs={"*": "when Kafka hears of it"}, **fields)
+    return name
 
 
 def full(*topics, **changes):
@@ -146,7 +159,7 @@ def test_a_rebalance(client, group, topic):
 
 
 def test_another_subscription(client, group):
-    first, second = client.topic("a", partitions=2), client.topic("b", partitions=3)
+    first, second = topic_for_groups(client, "a", partitions=2), topic_for_groups(client, "b", partitions=3)
     beat(client, group, "m", 0, **full(first))
     changed = beat(client, group, "m", 2, subscribed_topic_names=[second])
     assert (changed.member_epoch, assigned(changed)) == (2, [])
@@ -157,7 +170,7 @@ def test_another_subscription(client, group):
 
 
 def test_the_range_assignor(client, group):
-    first, second = client.topic("a", partitions=2), client.topic("b", partitions=2)
+    first, second = topic_for_groups(client, "a", partitions=2), topic_for_groups(client, "b", partitions=2)
     for member_id in ("m0", "m1"):
         beat(client, group, member_id, 0, **full(first, second, server_assignor="range"))
     beat(client, group, "m0", 2)
@@ -202,7 +215,7 @@ def test_topics_that_change(client, group, topic):
 
 def test_patterns(client, group):
     for suffix in ("-one", "-two"):
-        client.topic(suffix, partitions=1)
+        topic_for_groups(client, suffix, partitions=1)
     pattern = f"{client.prefix}-.*"
     slower = {"member_epoch": PATTERNS_ARE_SLOWER, "assignment*": PATTERNS_ARE_SLOWER}
     fields = full(subscribed_topic_names=None, subscribed_topic_regex=pattern)
