@@ -57,7 +57,7 @@ def test_dump_with_records(command: Command, partition: Path) -> None:
     assert f"  offset=0 {time} key=k value=v headers=h=1" in lines
     assert f"  offset=1 {time} key=null value=\\xff" in lines
     assert any("key=null value=null" in line for line in lines)
-    assert lines[-1].endswith("marker=commit")
+    assert lines[-1].endswith("marker=commit coordinator-epoch=3")
 
 
 def test_dump_as_json(command: Command, partition: Path) -> None:
@@ -72,7 +72,7 @@ def test_dump_as_json(command: Command, partition: Path) -> None:
     }
     assert (first["records"][1]["value"], first["records"][1]["value_encoding"]) == ("/w==", "base64")
     assert second["position"] == first["size_bytes"]
-    assert (marker["control"], marker["marker"]) == (True, "commit")
+    assert (marker["control"], marker["marker"], marker["coordinator_epoch"]) == (True, "commit", 3)
 
 
 def test_dump_of_indexes(command: Command, partition: Path) -> None:

@@ -122,3 +122,38 @@ def test_only_closed_segments_must_have_their_indexes(bench: Any) -> None:
     bench.disk.remove(lost)
     (problem,) = (item for item in verify_folder(bench.disk, bench.folder) if isinstance(item, Problem))
     assert (problem.path, problem.text) == (lost, "is missing")
+
+
+def test_aborted_transactions_that_the_index_lacks_and_open_ones_are_told(bench: Any) -> None:
+    log = bench.open(CONFIG)
+    for producer in range(3):
+        for sequence in range(2):
+            bench.append(log, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
+        if producer < 2:
+            log.append_marker(
+                ControlType.ABORT,
+                producer_id=producer,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                leader_epoch=0,
+                now_ms=bench.clock.now_ms,
+            )
+    log.roll(bench.clock.now_ms)
+    bench.append(log, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    log.close()
+    (summary,) = verify_folder(bench.disk, bench.folder)
+    assert isinstance(summary, FolderSummary)
+    assert (summary.open_transactions, summary.first_open_offset) == (2, 6)
+    path = f"{bench.folder}/{0:020d}.txnindex"
+    file = bench.disk.open(path)
+    content = file.read(file.size(), 0)
+    file.write([content[:10] + (1).to_bytes(8, "big")], 0)
+    assert [found.text for found in problems(bench)] == [
+        "the transaction of producer 0 that was aborted at offset 2 begins at 0, not at 1"
+    ]
+    file.truncate(34)
+    assert [found.text for found in problems(bench)][1:] == [
+        "the transaction of producer 1 that was aborted at offset 5 is missing"
+    ]
+    bench.disk.remove(path)
+    assert [found.text.rpartition(" ")[2] for found in problems(bench)] == ["missing", "missing"]

@@ -44,7 +44,7 @@ def batch_text(batch: InspectedBatch) -> str:
         words.append(f"producer={header.producer_id}/{header.producer_epoch} sequence={header.base_sequence}")
     words += _marks(header)
     if batch.control is not None:
-        words.append(f"marker={batch.control.type.name.lower()}")
+        words.append(f"marker={batch.control.type.name.lower()} coordinator-epoch={batch.control.coordinator_epoch}")
     if batch.problem is not None:
         words.append(f"PROBLEM: {batch.problem}")
     return " ".join(words)
@@ -78,6 +78,7 @@ def batch_document(batch: InspectedBatch) -> dict[str, Any]:
     }
     if batch.control is not None:
         document["marker"] = batch.control.type.name.lower()
+        document["coordinator_epoch"] = batch.control.coordinator_epoch
     if batch.records:
         document["records"] = [_record_document(record) for record in batch.records]
     return document
@@ -110,11 +111,15 @@ def summary_text(summary: FolderSummary) -> str:
     """What was checked in a folder, as one line."""
     if not summary.segments:
         return f"{summary.path}: empty"
-    offsets = f"offsets {summary.start_offset} to {summary.end_offset}"
-    return (
+    text = (
         f"{summary.path}: {summary.segments} segment{'s' * (summary.segments != 1)}, {summary.batches} "
-        f"batch{'es' * (summary.batches != 1)}, {summary.size_bytes} bytes, {offsets}"
+        f"batch{'es' * (summary.batches != 1)}, {summary.size_bytes} bytes, "
+        f"offsets {summary.start_offset} to {summary.end_offset}"
     )
+    if summary.open_transactions:
+        count = f"{summary.open_transactions} transaction{'s' * (summary.open_transactions != 1)}"
+        text += f", {count} open since offset {summary.first_open_offset}"
+    return text
 
 
 def summary_document(summary: FolderSummary) -> dict[str, Any]:
@@ -126,6 +131,8 @@ def summary_document(summary: FolderSummary) -> dict[str, Any]:
         "size_bytes": summary.size_bytes,
         "start_offset": summary.start_offset,
         "end_offset": summary.end_offset,
+        "open_transactions": summary.open_transactions,
+        "first_open_offset": summary.first_open_offset,
     }
 
 
@@ -161,6 +168,7 @@ def _producers(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
             "last_sequence": producer.last_sequence,
             "last_offset": producer.last_offset,
             "last_timestamp": producer.last_timestamp,
+            "coordinator_epoch": producer.coordinator_epoch,
             "transaction_first_offset": producer.transaction_first_offset,
         }
 

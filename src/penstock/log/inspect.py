@@ -17,6 +17,7 @@ from penstock.log.producer_snapshot import DamagedSnapshot, decode_snapshot
 from penstock.log.producers import ProducerState
 from penstock.log.scan import header_problem
 from penstock.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY
+from penstock.log.transaction_check import TransactionCheck
 from penstock.log.txn_index import ENTRY as TXN_ENTRY
 from penstock.log.txn_index import AbortedTransaction, read_entries
 from penstock.wire.batch import CONTROL, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, problem_of_batch, read_header
@@ -55,6 +56,8 @@ class FolderSummary:
     size_bytes: int
     start_offset: int | None
     end_offset: int | None
+    open_transactions: int = 0
+    first_open_offset: int | None = None
 
 
 def segment_files(disk: Disk, path: str) -> list[str]:
@@ -105,10 +108,11 @@ def _read_segment(file: File, path: str, with_records: bool) -> Iterator[Inspect
 
 def _inspect(path: str, position: int, header: BatchHeader, batch: memoryview, with_records: bool) -> InspectedBatch:
     problem = problem_of_batch(batch, header)
-    if not with_records or problem is not None:
+    is_marker = bool(header.attributes & CONTROL and header.record_count)
+    if not (with_records or is_marker) or problem is not None:
         return InspectedBatch(path, position, header, problem)
     try:
-        if header.attributes & CONTROL and header.record_count:
+        if is_marker:
             return InspectedBatch(path, position, header, None, control=read_control_record(batch))
         return InspectedBatch(path, position, header, None, records=read_records(batch))
     except RecordError as error:
@@ -138,6 +142,7 @@ class _FolderCheck:
         self._batches = 0
         self._size_bytes = 0
         self._may_lack_indexes = False  # those of the last segment are written when it is closed
+        self._transactions = TransactionCheck()
 
     def segment(self, name: str, *, is_last: bool) -> Iterator[Problem]:
         self._may_lack_indexes = is_last
@@ -155,10 +160,12 @@ class _FolderCheck:
                 yield item
                 continue
             batches[item.position] = item.header
+            self._transactions.batch(item.header, item.control)
             yield from self._batch(item)
         self._size_bytes += self._disk.file_size(path)
         yield from self._offset_index(path.removesuffix(names.LOG) + names.INDEX, base_offset, batches)
         yield from self._time_index(path.removesuffix(names.LOG) + names.TIME_INDEX, base_offset, batches)
+        yield from self._txn_index(path.removesuffix(names.LOG) + names.TXN_INDEX)
 
     def _batch(self, item: InspectedBatch) -> Iterator[Problem]:
         header = item.header
@@ -204,6 +211,15 @@ class _FolderCheck:
                 yield Problem(path, where, f"time {timestamp} goes back")
             last = timestamp
 
+    def _txn_index(self, path: str) -> Iterator[Problem]:
+        try:
+            entries = read_txn_index(self._disk, path)
+        except FileNotFoundError:
+            entries = []
+        problems = [Problem(path, None, text) for text in self._transactions.end_of_segment(entries)]
+        if not self._may_lack_indexes:
+            yield from problems
+
     def _index_entries(self, path: str, entry_bytes: int) -> Generator[Problem, None, bytes]:
         """The content without Kafka's padding of zeros."""
         try:
@@ -239,7 +255,14 @@ class _FolderCheck:
 
     def summary(self, segments: int) -> FolderSummary:
         return FolderSummary(
-            self._folder, segments, self._batches, self._size_bytes, self._start_offset, self._next_offset
+            self._folder,
+            segments,
+            self._batches,
+            self._size_bytes,
+            self._start_offset,
+            self._next_offset,
+            self._transactions.open_count,
+            self._transactions.first_open_offset,
         )
 
 
