@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from penstock.base.errors import Error
 from penstock.testing.raw_client import RawClient
 from penstock.wire.codec import encode
+from penstock.wire.messages import k00_produce as k00
 from penstock.wire.messages import k03_metadata as k03
 from penstock.wire.messages import k11_join_group as k11
 from penstock.wire.messages import k13_leave_group as k13
@@ -28,6 +30,7 @@ from penstock.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
+from penstock.wire.records import Record, build_batch
 
 pytestmark = pytest.mark.clients
 
@@ -49,11 +52,11 @@ def group(on_broker: Command) -> Iterator[str]:
 
 
 @pytest.fixture
-def filled(on_broker: Command, topic: str, group: str) -> str:
+def filled(on_broker: Command, bootstrap: str, topic: str, group: str) -> str:
     """A topic with ten messages in partition 0 and five in partition 1; the group has committed 4 and nothing."""
-    for partition, count in enumerate((10, 5)):
-        lines = "".join(f"{partition}-{number}\n" for number in range(count)).encode()
-        assert on_broker("produce", topic, "--partition", str(partition), stdin=lines).code == 0
+    with connect(bootstrap) as client:
+        for partition, count in enumerate((10, 5)):
+            write(client, topic, partition, count)
     assert on_broker("group", "reset", group, "--topic", f"{topic}:0", "--to-offset", "4").code == 0
     return topic
 
@@ -61,6 +64,19 @@ def filled(on_broker: Command, topic: str, group: str) -> str:
 def connect(bootstrap: str) -> RawClient:
     host, _, port = bootstrap.rpartition(":")
     return RawClient(host, int(port))
+
+
+def write(client: RawClient, topic: str, partition: int, count: int) -> None:
+    """Writes `partition-0`, `partition-1` and so on; a new topic takes a moment to be there."""
+    now_ms = round(time.time() * 1000)
+    batch = build_batch([Record(number, now_ms, None, f"{partition}-{number}".encode()) for number in range(count)])
+    data = k00.ProduceRequestTopic(
+        name=topic, partition_data=[k00.ProduceRequestPartition(index=partition, records=batch)]
+    )
+    request = k00.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data])
+    deadline = time.monotonic() + 10
+    while client.call(request, 9).responses[0].partition_responses[0].error_code != Error.NONE:
+        assert time.monotonic() < deadline
 
 
 @contextmanager

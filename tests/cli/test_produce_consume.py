@@ -224,8 +224,6 @@ def test_a_closed_pipe(on_broker: Command, topic: str, bootstrap: str) -> None:
 
 
 def test_transactions_are_shown_as_the_isolation_says(on_broker: Command, topic: str, bootstrap: str) -> None:
-    if not transactions_are_served(on_broker):
-        pytest.skip("the broker serves no transactions yet")
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(30)
     for value, finish in ((b"aborted", producer.abort_transaction), (b"committed", producer.commit_transaction)):
@@ -245,12 +243,3 @@ def test_groups_go_on_where_they_were(on_broker: Command, topic: str) -> None:
     assert (len(first), sorted(first + second)) == (3, ["1", "2", "3", "4"])
     assert on_broker("consume", topic, "--group", group).lines == []
     assert sorted(on_broker("consume", topic, "--group", group, "--from", "beginning").lines) == ["1", "2", "3", "4"]
-
-
-def served_apis(on_broker: Command) -> set[str]:
-    document = json.loads(on_broker("doctor", "--json").out)
-    return {str(api["api"]) for api in document["apis"]}
-
-
-def transactions_are_served(on_broker: Command) -> bool:
-    return "26" in served_apis(on_broker)

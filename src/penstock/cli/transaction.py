@@ -46,6 +46,8 @@ class State(StrEnum):
     Dead = "Dead"
 
 
+OPEN_STATES = [State.Ongoing, State.PrepareCommit, State.PrepareAbort]
+
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic.")]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="A partition of the topic.")
@@ -74,7 +76,10 @@ def list_command(
     client_settings: ClientSettings = None,
 ) -> None:
     """List the transactional ids and the state of their transactions."""
-    wanted = Filter(states or (), producer_ids or (), _duration_ms(longer_than, "--longer-than"), matching)
+    longer_than_ms = _duration_ms(longer_than, "--longer-than")
+    if longer_than_ms is not None and not states:
+        states = OPEN_STATES  # brokers count an id that has never had a transaction as open for ever
+    wanted = Filter(states or (), producer_ids or (), longer_than_ms, matching)
     with Cluster(Connection(bootstrap, client_config, client_settings)) as cluster:
         listed = list_transactions(cluster, wanted)
     if as_json:
