@@ -17,6 +17,8 @@ from penstock.wire.messages import k10_find_coordinator as k10
 from penstock.wire.messages import k22_init_producer_id as k22
 from penstock.wire.messages import k24_add_partitions_to_txn as k24
 from penstock.wire.messages import k26_end_txn as k26
+from penstock.wire.messages import k20000_prepare_transactions as k20000
+from penstock.wire.messages import k20001_commit_transactions as k20001
 from penstock.wire.records import Record, build_batch
 
 pytestmark = pytest.mark.clients
@@ -115,6 +117,18 @@ class RawProducer:
             committed=committed,
         )
         self._settled(request, 3)
+
+    def prepare_and_commit(self, name: str, number: int) -> None:
+        """Commit as the only producer of a name."""
+        ids = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+        }
+        prepared = [k20000.PrepareTransactionsRequestTransaction(**ids)]  # type: ignore[arg-type]
+        self._settled(k20000.PrepareTransactionsRequest(name=name, number=number, run=1, transactions=prepared), 0)
+        committed = [k20001.CommitTransactionsRequestTransaction(**ids)]  # type: ignore[arg-type]
+        self._settled(k20001.CommitTransactionsRequest(name=name, number=number, transactions=committed), 0)
 
     def close(self) -> None:
         self._client.close()
@@ -286,3 +300,34 @@ def test_groups_are_shown_with_the_stable_end(on_broker: Command, opened: RawPro
     assert outcome.lines[2] == f"{topic}\t0\t0\t1\t1\t-"
     assert f"{topic} 0: a transaction is open; read_committed readers get up to offset 0, 0 of the lag" in outcome.err
     on_broker("group", "delete", group)
+
+
+# names
+
+
+def test_names_that_commit_as_one(on_broker: Command, bootstrap: str, topic: str) -> None:
+    if "does not serve" in (listing := on_broker("transaction", "name", "list")).err:
+        assert listing.code == 1
+        return
+    name = f"cli-{uuid4().hex[:12]}"
+    producer = RawProducer(bootstrap, f"penstock-many:{name}/0")
+    try:
+        producer.begin()
+        producer.add(topic, 0)
+        producer.write(topic, 0)
+        [before] = json.loads(on_broker("transaction", "name", "describe", name, "--json").out)
+        assert (before["last_number"], before["complete"]) == (None, True)
+        [row] = before["transactions"]
+        assert (row["transactional_id"], row["state"]) == (producer.transactional_id, "Ongoing")
+        producer.prepare_and_commit(name, 7)
+    finally:
+        producer.close()
+    deadline = time.monotonic() + CATCHES_UP_WITHIN_S
+    while f"{name}\t7\tyes\t0" not in on_broker("transaction", "name", "list").lines:
+        assert time.monotonic() < deadline
+    assert on_broker("transaction", "name", "describe", name).lines[0] == f"{name}: last number 7, complete"
+    unknown = on_broker("transaction", "name", "describe", name + "x")
+    assert (unknown.code, f"there is no name '{name}x' (did you mean '{name}'" in unknown.err) == (4, True)
+    assert on_broker("transaction", "name", "delete", name).out == f"deleted name {name}\n"
+    again = on_broker("transaction", "name", "delete", name)
+    assert (again.code, f"there is no name '{name}'" in again.err) == (4, True)

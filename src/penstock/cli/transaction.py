@@ -15,6 +15,7 @@ from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, 
 from penstock.cli.output import confirm, note, print_heading, print_json, print_line, print_table
 from penstock.cli.places import Place, by_topic, chosen_places, place_text, places_text
 from penstock.cli.timestamps import format_duration, format_timestamp, parse_duration_ms
+from penstock.cli.transaction_names import app as names
 from penstock.cli.transactions import (
     ONGOING,
     Filter,
@@ -31,6 +32,7 @@ from penstock.cli.transactions import (
 )
 
 app = family("List, describe and abort transactions.")
+app.add_typer(names, name="name")
 
 
 class State(StrEnum):
