@@ -50,6 +50,10 @@ class Runner:
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float = DEADLINE_S) -> T:
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout_s), self.loop).result(timeout_s + 5)
 
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something run that nobody waits for."""
+        asyncio.run_coroutine_threadsafe(work, self.loop)
+
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(DEADLINE_S)
@@ -102,13 +106,13 @@ class AiokafkaReader(Reader):
             batches = self._runner.call(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)), timeout_s + 5)
         except KafkaError as error:
             raise refused(error) from error
-        return [_message(record) for records in batches.values() for record in records]
+        return [message_of(record) for records in batches.values() for record in records]
 
     def seek(self, partition: int, offset: int) -> None:
         self._runner.loop.call_soon_threadsafe(self._consumer.seek, TopicPartition(self._topic, partition), offset)
 
 
-def _message(record: Any) -> Message:
+def message_of(record: Any) -> Message:
     return Message(
         value=record.value,
         key=record.key,
@@ -116,6 +120,7 @@ def _message(record: Any) -> Message:
         timestamp_ms=record.timestamp,
         partition=record.partition,
         offset=record.offset,
+        topic=record.topic,
         timestamp_type=record.timestamp_type,
     )
 
@@ -185,10 +190,10 @@ class AiokafkaClient(Client):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        self._runner = Runner()
+        self.runner = Runner()
 
     def close(self) -> None:
-        self._runner.close()
+        self.runner.close()
 
     @contextmanager
     def producer(
@@ -206,11 +211,11 @@ class AiokafkaClient(Client):
             await producer.start()
             return producer
 
-        producer = self._runner.call(begin())
+        producer = self.runner.call(begin())
         try:
-            yield AiokafkaTestProducer(self._runner, producer)
+            yield AiokafkaTestProducer(self.runner, producer)
         finally:
-            self._runner.call(producer.stop())
+            self.runner.call(producer.stop())
 
     @contextmanager
     def reader(
@@ -220,9 +225,10 @@ class AiokafkaClient(Client):
         start: Start = BEGINNING,
         *,
         reset: str = "earliest",
+        committed_only: bool = False,
         fetch: FetchOptions = FetchOptions(),  # noqa: B008
     ) -> Iterator[Reader]:
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {"isolation_level": "read_committed" if committed_only else "read_uncommitted"}
         if fetch.min_bytes is not None:
             settings["fetch_min_bytes"] = fetch.min_bytes
         if fetch.max_wait_ms is not None:
@@ -230,19 +236,19 @@ class AiokafkaClient(Client):
         if fetch.max_partition_bytes is not None:
             settings["max_partition_fetch_bytes"] = fetch.max_partition_bytes
         with self._consumer(auto_offset_reset=reset, **settings) as consumer:
-            self._runner.call(_assign(consumer, [TopicPartition(topic, number) for number in partitions], start))
-            yield AiokafkaReader(self._runner, consumer, topic)
+            self.runner.call(_assign(consumer, [TopicPartition(topic, number) for number in partitions], start))
+            yield AiokafkaReader(self.runner, consumer, topic)
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         where = TopicPartition(topic, partition)
         with self._consumer() as consumer:
-            first = self._runner.call(consumer.beginning_offsets([where]))[where]
-            return first, self._runner.call(consumer.end_offsets([where]))[where]
+            first = self.runner.call(consumer.beginning_offsets([where]))[where]
+            return first, self.runner.call(consumer.end_offsets([where]))[where]
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         where = TopicPartition(topic, partition)
         with self._consumer() as consumer:
-            found = self._runner.call(consumer.offsets_for_times({where: timestamp_ms}))[where]
+            found = self.runner.call(consumer.offsets_for_times({where: timestamp_ms}))[where]
         return None if found is None else found.offset
 
     @contextmanager
@@ -252,11 +258,11 @@ class AiokafkaClient(Client):
             await admin.start()
             return admin
 
-        admin = self._runner.call(begin())
+        admin = self.runner.call(begin())
         try:
-            yield AiokafkaAdmin(self._runner, admin)
+            yield AiokafkaAdmin(self.runner, admin)
         finally:
-            self._runner.call(admin.close())
+            self.runner.call(admin.close())
 
     @contextmanager
     def _consumer(self, **settings: Any) -> Iterator[AIOKafkaConsumer]:
@@ -265,11 +271,11 @@ class AiokafkaClient(Client):
             await consumer.start()
             return consumer
 
-        consumer = self._runner.call(begin())
+        consumer = self.runner.call(begin())
         try:
             yield consumer
         finally:
-            self._runner.call(consumer.stop())
+            self.runner.call(consumer.stop())
 
 
 async def _assign(consumer: AIOKafkaConsumer, partitions: list[TopicPartition], start: Start) -> None:

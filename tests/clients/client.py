@@ -34,6 +34,7 @@ class Message:
     timestamp_ms: int | None = None
     partition: int | None = None
     offset: int = field(default=-1, compare=False)
+    topic: str = field(default="", compare=False)
     #: 0: the producer's time, 1: the broker's, None: the client does not say.
     timestamp_type: int | None = field(default=None, compare=False)
 
@@ -43,7 +44,7 @@ class Message:
 
 
 class Refused(Exception):
-    """The broker refused; `code` is Kafka's error code."""
+    """The broker refused; `code` is Kafka's error code, -1 where the client does not say which."""
 
     def __init__(self, code: int, text: str = "") -> None:
         super().__init__(f"error {code}: {text}")
@@ -177,6 +178,7 @@ class Client(ABC):
         start: Start = BEGINNING,
         *,
         reset: str = "earliest",
+        committed_only: bool = False,
         fetch: FetchOptions = FetchOptions(),  # noqa: B008
     ) -> AbstractContextManager[Reader]:
         """A consumer of these partitions that reads from `start`, and from `reset` if that offset does not exist."""

@@ -93,7 +93,7 @@ class ConfluentReader(Reader):
             for message in got:
                 error = message.error()
                 if error is None:
-                    messages.append(_message(message))
+                    messages.append(message_of(message))
                 elif error.code() >= 0 or error.code() == KafkaError._AUTO_OFFSET_RESET:
                     raise refused(error)
             if messages:
@@ -104,7 +104,7 @@ class ConfluentReader(Reader):
         self._consumer.seek(TopicPartition(self._topic, partition, offset))
 
 
-def _message(message: Any) -> Message:
+def message_of(message: Any) -> Message:
     kind, timestamp_ms = message.timestamp()
     return Message(
         value=message.value(),
@@ -113,6 +113,7 @@ def _message(message: Any) -> Message:
         timestamp_ms=timestamp_ms,
         partition=message.partition(),
         offset=message.offset(),
+        topic=message.topic(),
         timestamp_type=_TYPES.get(kind),
     )
 
@@ -197,6 +198,7 @@ class ConfluentClient(Client):
         start: Start = BEGINNING,
         *,
         reset: str = "earliest",
+        committed_only: bool = False,
         fetch: FetchOptions = FetchOptions(),  # noqa: B008
     ) -> Iterator[Reader]:
         settings: dict[str, Any] = {
@@ -204,6 +206,7 @@ class ConfluentClient(Client):
             "group.id": "none",
             "enable.auto.commit": False,
             "auto.offset.reset": reset,
+            "isolation.level": "read_committed" if committed_only else "read_uncommitted",
             "reconnect.backoff.max.ms": 500,
         }
         if fetch.min_bytes is not None:

@@ -19,8 +19,11 @@ from penstock.testing.pytest_plugin import penstock_broker, start_penstock  # no
 from .aiokafka_client import AiokafkaClient
 from .client import Admin, Client
 from .confluent_client import ConfluentClient
+from .group_client import GroupClient
+from .group_clients import GROUP_CLIENTS, TRANSACTIONAL_CLIENTS, group_client
 from .kafka_python_client import KafkaPythonClient
 from .kcat_client import PROGRAM, KcatClient
+from .sites import KAFKA, PENSTOCK, StartSite, site, sites
 
 LIBRARIES = (ConfluentClient, KafkaPythonClient, AiokafkaClient)
 CLIENTS = (*LIBRARIES, KcatClient)
@@ -77,10 +80,68 @@ def admin(all_clients: dict[str, Client]) -> Iterator[Admin]:
 @pytest.fixture
 def new_topic(admin: Admin) -> NewTopic:
     """Creates a topic with a name of its own: `new_topic(partitions=3, settings={…})`."""
+    return topic_maker(admin)
 
+
+def topic_maker(admin: Admin) -> NewTopic:
     def create(partitions: int = 1, settings: dict[str, str] | None = None) -> str:
         name = f"t-{uuid4().hex[:12]}"
         admin.create_topics({name: partitions}, settings)
         return name
 
     return create
+
+
+# Groups and transactions: on Penstock and, in the long run, on Apache Kafka
+
+SITES = [PENSTOCK, pytest.param(KAFKA, marks=[pytest.mark.kafka, pytest.mark.slow])]
+
+
+@pytest.fixture(scope="session", params=SITES)
+def group_bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the broker that scenarios of groups and transactions share."""
+    given = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
+    if given and request.param == PENSTOCK:
+        yield given
+        return
+    if request.param == KAFKA:
+        request.getfixturevalue("kafka_libs")
+    with site(request.param, tmp_path_factory.mktemp("site")) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(params=SITES)
+def start_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartSite]:
+    """Starts brokers for one test only, which may kill them."""
+    if request.param == KAFKA:
+        request.getfixturevalue("kafka_libs")
+    with sites(request.param, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def all_groups(group_bootstrap: str) -> Iterator[dict[str, GroupClient]]:
+    """Every client that takes part in groups, by its name."""
+    clients = {name: group_client(name, group_bootstrap) for name in GROUP_CLIENTS}
+    yield clients
+    for client in clients.values():
+        client.close()
+
+
+@pytest.fixture(params=GROUP_CLIENTS)
+def groups(request: pytest.FixtureRequest, all_groups: dict[str, GroupClient]) -> GroupClient:
+    """Each client in turn."""
+    return all_groups[request.param]
+
+
+@pytest.fixture(params=TRANSACTIONAL_CLIENTS)
+def transactional(request: pytest.FixtureRequest, all_groups: dict[str, GroupClient]) -> GroupClient:
+    """Each client that has transactions of its own, in turn."""
+    return all_groups[request.param]
+
+
+@pytest.fixture
+def new_group_topic(all_groups: dict[str, GroupClient]) -> NewTopic:
+    """`new_topic`, on the broker of the groups."""
+    with all_groups[ConfluentClient.name].plain.admin() as admin:
+        return topic_maker(admin)

@@ -79,13 +79,13 @@ class KafkaPythonReader(Reader):
     def poll(self, timeout_s: float) -> list[Message]:
         with refusals():
             batches = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=10_000)
-        return [_message(record) for records in batches.values() for record in records]
+        return [message_of(record) for records in batches.values() for record in records]
 
     def seek(self, partition: int, offset: int) -> None:
         self._consumer.seek(TopicPartition(self._topic, partition), offset)
 
 
-def _message(record: Any) -> Message:
+def message_of(record: Any) -> Message:
     return Message(
         value=record.value,
         key=record.key,
@@ -93,6 +93,7 @@ def _message(record: Any) -> Message:
         timestamp_ms=record.timestamp,
         partition=record.partition,
         offset=record.offset,
+        topic=record.topic,
         timestamp_type=record.timestamp_type,
     )
 
@@ -189,9 +190,10 @@ class KafkaPythonClient(Client):
         start: Start = BEGINNING,
         *,
         reset: str = "earliest",
+        committed_only: bool = False,
         fetch: FetchOptions = FetchOptions(),  # noqa: B008
     ) -> Iterator[Reader]:
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {"isolation_level": "read_committed" if committed_only else "read_uncommitted"}
         if fetch.min_bytes is not None:
             settings["fetch_min_bytes"] = fetch.min_bytes
         if fetch.max_wait_ms is not None:

@@ -133,11 +133,13 @@ class KcatClient(Client):
         start: Start = BEGINNING,
         *,
         reset: str = "earliest",
+        committed_only: bool = False,
         fetch: FetchOptions = FetchOptions(),  # noqa: B008
     ) -> Iterator[Reader]:
         arguments = ["-C", "-q", "-u", "-E", "-t", topic, "-f", FORMAT, "-o", str(start)]
         arguments += ["-p", str(partitions[0])] if len(partitions) == 1 else []
         arguments += ["-X", f"topic.auto.offset.reset={reset}"]
+        arguments += ["-X", f"isolation.level={'read_committed' if committed_only else 'read_uncommitted'}"]
         if fetch.min_bytes is not None:
             arguments += ["-X", f"fetch.min.bytes={fetch.min_bytes}"]
         if fetch.max_wait_ms is not None:

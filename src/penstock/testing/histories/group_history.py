@@ -167,6 +167,10 @@ class GroupHistory:
         """How often partitions were given to members so far."""
         return sum(len(claims) for claims in self._claims.values())
 
+    def given_count(self) -> int:
+        """How many messages were given to anybody."""
+        return len(self._given)
+
     def given(self, value: bytes) -> list[str]:
         """The members that were given this message."""
         return self._given.get(value, [])

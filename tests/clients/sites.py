@@ -1,0 +1,70 @@
+"""The brokers on which scenarios of groups and transactions run: Penstock, and Apache Kafka as the reference.
+
+Both get the same settings: short sessions and short intervals of what is done by the clock, so that nobody waits long.
+What fails on Apache Kafka is a fault of the scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from penstock.testing.apache_kafka import ApacheKafka, find_jars
+from penstock.testing.broker_process import BrokerProcess
+
+PENSTOCK, KAFKA = "penstock", "apache-kafka"
+#: Of groups whose sessions the broker decides about.
+CONSUMER_SESSION_TIMEOUT_MS = 3_000
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": str(CONSUMER_SESSION_TIMEOUT_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
+#: A quick stop.
+KAFKA_SETTINGS = {**SETTINGS, "controlled.shutdown.enable": "false"}
+
+
+class Site(Protocol):
+    """A broker that can be killed and brought back on the same address and folder."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def kill(self) -> None: ...
+    def start(self) -> object: ...
+
+
+StartSite = Callable[[], Site]
+
+
+@contextmanager
+def site(kind: str, folder: Path) -> Iterator[Site]:
+    """One broker of that kind, started."""
+    if kind == KAFKA:
+        with ApacheKafka(find_jars(), folder, settings=KAFKA_SETTINGS) as kafka:
+            yield kafka
+    else:
+        with BrokerProcess(folder / "data", settings=SETTINGS) as penstock:
+            yield penstock
+
+
+@contextmanager
+def sites(kind: str, folder: Path) -> Iterator[StartSite]:
+    """A function that starts brokers of that kind, and ends them afterwards."""
+    with ExitStack() as stack:
+        started: list[Site] = []
+
+        def start() -> Site:
+            started.append(stack.enter_context(site(kind, folder / f"broker-{len(started)}")))
+            return started[-1]
+
+        yield start
