@@ -21,9 +21,20 @@ JAVA = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
 TOOL_TIMEOUT_S = 60
 PROGRAM_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
-APACHE_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "controlled.shutdown.enable": "false"}
+#: Members and coordinators that hurry, so that tests do not wait for them.
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+}
 #: Where the tools live; ConfigCommand is the last one still in Scala.
-PACKAGES = {"ConfigCommand": "kafka.admin", "ConsoleConsumer": "org.apache.kafka.tools.consumer"}
+PACKAGES = {
+    "ConfigCommand": "kafka.admin",
+    "ConsoleConsumer": "org.apache.kafka.tools.consumer",
+    "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
+}
 
 
 @dataclass(frozen=True)
@@ -99,10 +110,32 @@ JavaProgram = Callable[[str, str], str]
 
 
 @pytest.fixture(scope="session")
+def quick_settings() -> dict[str, str]:
+    return dict(QUICK)
+
+
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that all tests share: each uses topics of its own."""
-    with BrokerProcess(tmp_path_factory.mktemp("kafka-tools") / "data") as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("kafka-tools") / "data", settings=QUICK) as broker:
         yield broker
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module with `ON_APACHE_KAFKA_TOO` is run there as well in the long form: it expects what Kafka does."""
+    if getattr(metafunc.module, "ON_APACHE_KAFKA_TOO", False) and "bootstrap" in metafunc.fixturenames:
+        brokers = ["penstock", pytest.param("apache-kafka", marks=pytest.mark.slow)]
+        metafunc.parametrize("bootstrap", brokers, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of the broker that the test is about."""
+    if getattr(request, "param", "penstock") == "apache-kafka":
+        address: str = request.getfixturevalue("apache_kafka")
+        return address
+    broker: BrokerProcess = request.getfixturevalue("broker")
+    return broker.bootstrap
 
 
 @pytest.fixture(scope="session")
@@ -113,11 +146,11 @@ def tool_runner(kafka_libs: Path) -> Iterator[ToolRunner]:
 
 
 @pytest.fixture
-def tool(tool_runner: ToolRunner, broker: BrokerProcess) -> Tool:
+def tool(tool_runner: ToolRunner, bootstrap: str) -> Tool:
     """Runs a tool on the broker: `tool("TopicCommand", "--list")`."""
 
     def run(name: str, *arguments: str | Path, stdin: str = "") -> Outcome:
-        return tool_runner.run(name, *arguments, "--bootstrap-server", broker.bootstrap, stdin=stdin)
+        return tool_runner.run(name, *arguments, "--bootstrap-server", bootstrap, stdin=stdin)
 
     return run
 
@@ -172,9 +205,9 @@ def java_program(kafka_libs: Path) -> JavaProgram:
 
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an Apache Kafka of one node, with the settings that `penstock up` has."""
+    """The address of an Apache Kafka of one node, with the settings that the broker of ours has."""
     # Without this feature Kafka sets no min.insync.replicas of its own accord.
     features = ["eligible.leader.replicas.version=0"]
     folder = tmp_path_factory.mktemp("apache-kafka")
-    with ApacheKafka(kafka_libs, folder, settings=APACHE_SETTINGS, features=features) as kafka:
+    with ApacheKafka(kafka_libs, folder, settings=QUICK, features=features) as kafka:
         yield kafka.bootstrap

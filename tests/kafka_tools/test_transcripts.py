@@ -1,7 +1,7 @@
 """What Kafka's Java clients see: the same on Penstock as on Apache Kafka.
 
-AdminTranscript.java and ClientTranscript.java print one line for each step. `*.transcript` is what they print on Apache
-Kafka, which the slow tests check; the others check that they print the same on Penstock, but for `DIFFERENCES`.
+The programs print one line for each step. `*.transcript` is what they print on Apache Kafka, which the slow tests
+check; the others check that they print the same on Penstock, but for `DIFFERENCES`.
 To write the files anew from Apache Kafka, run this file with --long and PENSTOCK_WRITE_TRANSCRIPTS=1.
 """
 
@@ -19,7 +19,7 @@ from penstock.testing.broker_process import BrokerProcess
 pytestmark = pytest.mark.kafka
 
 HERE = Path(__file__).parent
-PROGRAMS = ["AdminTranscript", "ClientTranscript"]
+PROGRAMS = ["AdminTranscript", "ClientTranscript", "GroupTranscript"]
 
 #: Where we do something else on purpose: the step, what we answer, and why.
 DIFFERENCES: dict[str, tuple[str, str]] = {
@@ -70,13 +70,15 @@ def transcript(program: str) -> Path:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_penstock_answers_as_kafka_does(program: str, java_program: JavaProgram, tmp_path: Path) -> None:
+def test_penstock_answers_as_kafka_does(
+    program: str, java_program: JavaProgram, tmp_path: Path, quick_settings: dict[str, str]
+) -> None:
     expected = steps(transcript(program).read_text())
     for name, (ours, _why) in DIFFERENCES.items():
         if name in expected:
             assert expected[name] != ours, f"{name!r} is no difference any more"
             expected[name] = ours
-    with BrokerProcess(tmp_path / "data") as broker:
+    with BrokerProcess(tmp_path / "data", settings=quick_settings) as broker:
         assert_same(steps(java_program(program, broker.bootstrap)), expected)
 
 
