@@ -36,6 +36,7 @@ COMMITTED_AT_ONCE_MAX = 50_000
 METADATA_BYTES_MAX = 0x7FFF
 NO_EPOCH = -1
 NO_TIME = -1
+TIME_MS_MAX = 2**63 - 1
 BROKERS_RETENTION = -1
 
 
@@ -60,7 +61,7 @@ class OffsetCommits:
             return step
         expire_ms = NO_TIME
         if request.retention_time_ms != BROKERS_RETENTION:
-            expire_ms = now.wall_ms + max(0, request.retention_time_ms)
+            expire_ms = min(now.wall_ms + max(0, request.retention_time_ms), TIME_MS_MAX)
         response = OffsetCommitResponse()
         for topic in request.topics:
             answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
