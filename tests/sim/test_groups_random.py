@@ -159,11 +159,12 @@ class Run(BrokerFaults):
         self.topic_id: UUID = await client.create_topic(INPUT, PARTITIONS)
         await client.create_topic(OUTPUT, PARTITIONS)
         client.close()
+        producing = []
         for number in range(PRODUCERS):
             process = self.simulation.machine("sources").process(f"source-{number}")
             source = Source(self, process, f"source-{number}", is_new=bool(self.chance.randrange(2)))
             self.sources.append(source)
-            process.start(source.run())
+            producing.append(process.start(source.run()))
         watching = asyncio.ensure_future(self.watch())
         for group in self.groups:
             self._join(group)
@@ -176,6 +177,8 @@ class Run(BrokerFaults):
         for group in self.groups:
             if self._some_member(group) is None:
                 self._join(group)
+        if not await self.until(lambda: all(work.done() for work in producing), 60):
+            self.problems.append("not all was produced 60 s after the last fault")
         client = await SimClient.connect(driver, "broker", PORT)
         await self._drain(client)
         for name, (member, _, running) in list(self.members.items()):
@@ -238,8 +241,8 @@ class Run(BrokerFaults):
 
     async def _outputs(self, client: SimClient) -> list[bytes]:
         """The input of which each committed output was made."""
-        sources = {value: source for each in self.transforming for value, source in each.sources.items()}
         outputs = [record for index in range(PARTITIONS) for record in await read_committed(client, OUTPUT, index)]
+        sources = {value: source for each in self.transforming for value, source in each.sources.items()}
         return [sources[record.value or b""] for record in outputs]
 
     async def _check(self, client: SimClient) -> None:

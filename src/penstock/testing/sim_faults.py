@@ -112,8 +112,8 @@ class BrokerFaults:
         await self.lose_power()
 
     def _newest_segment(self, folder: str) -> str:
-        names = self.machine.disk.list_dir(f"{DATA}/logs/{folder}")
-        return f"{DATA}/logs/{folder}/{max(name for name in names if name.endswith('.log'))}"
+        names = [name for name in self.machine.disk.list_dir(f"{DATA}/logs/{folder}") if name.endswith(".log")]
+        return f"{DATA}/logs/{folder}/{max(names, default='0')}"
 
     async def pause(self) -> None:
         assert self.broker.process is not None

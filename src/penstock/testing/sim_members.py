@@ -111,6 +111,17 @@ class SimMember(ABC):
     async def _round(self, client: SimClient) -> None:
         await self._stay(client)
         await self._find_positions(client)
+        try:
+            read = await self._poll(client)
+        except (OSError, ApiError, asyncio.CancelledError):
+            self.go_back()  # what was read of the other partitions is not worked on
+            raise
+        if read and self._work is not None:
+            await self._work(self, read)
+        elif read:
+            await self.commit(client, {index: self.positions[index] for index in read})
+
+    async def _poll(self, client: SimClient) -> dict[int, list[Record]]:
         read: dict[int, list[Record]] = {}
         for index in sorted(self.owned & self.positions.keys()):
             records, position = await fetch_committed(client, self.place.topic, index, self.positions[index])
@@ -119,10 +130,7 @@ class SimMember(ABC):
             self.positions[index] = position
             if records:
                 read[index] = records
-        if read and self._work is not None:
-            await self._work(self, read)
-        elif read:
-            await self.commit(client, {index: self.positions[index] for index in read})
+        return read
 
     def go_back(self) -> None:
         """Read again from the committed offsets on."""
