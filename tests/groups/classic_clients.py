@@ -27,13 +27,13 @@ ASSIGNMENT_VERSION = 3
 PROTOCOL = "cooperative-sticky"
 
 
-def assignment(partitions: dict[str, list[int]]) -> bytes:
+def assignment(partitions: dict[str, list[int]], user_data: bytes | None = None) -> bytes:
     """What a leader gives to a member."""
     topics = [
         ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=indexes)
         for topic, indexes in partitions.items()
     ]
-    message = ConsumerProtocolAssignment(assigned_partitions=topics)
+    message = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=user_data)
     return pack(">h", ASSIGNMENT_VERSION) + encode(message, ASSIGNMENT_VERSION)
 
 

@@ -14,7 +14,7 @@ from penstock.groups.settings import GroupSettings
 
 from .classic_clients import ClassicClient, assignment
 from .consumer_driver import AT_ONCE, ConsumerDriver, ManyTopics, Member
-from .shard_driver import GROUP, SESSION_MS
+from .shard_driver import GROUP, SESSION_MS, subscription
 
 
 @pytest.fixture
@@ -66,10 +66,11 @@ def test_from_classic_to_new_and_back(driver: ConsumerDriver, is_eager: bool) ->
 
     new.leave()
     assert kind(driver) is ClassicGroup
+    assert driver.commit(8, member_id=old[0].member_id, generation=old[0].generation, partition=0) is Error.NONE
     run(*old)
     assert all_partitions(*old) == EVERYTHING
     assert driver.states() == {GROUP: "Stable"}
-    assert driver.fetch(partition=0) == (7, Error.NONE)
+    assert driver.fetch(partition=0) == (8, Error.NONE)
 
 
 def test_a_rolling_upgrade_never_gives_a_partition_twice(driver: ConsumerDriver) -> None:
@@ -166,6 +167,13 @@ def test_groups_that_cannot_be_taken_over(driver: ConsumerDriver) -> None:
     token = driver.join("", version=0, protocols={"odd": b"\x00"}, group="odd")
     assert driver.answers[token].error_code == Error.NONE
     assert Member(driver, "new", "t", group="odd").beat() is Error.GROUP_ID_NOT_FOUND
+
+    for name, error in (("cooperative-sticky", Error.NONE), ("stream", Error.GROUP_ID_NOT_FOUND)):
+        token = driver.join("", version=0, protocols={name: subscription("t")}, group=name)
+        member_id = driver.answers[token].member_id
+        driver.sync(member_id, 1, {member_id: assignment({"t": [0]}, b"its memory")}, group=name)
+        assert Member(driver, "new", "t", group=name).beat() is error
+
     small = ConsumerDriver(replace(AT_ONCE, consumer_size_max=1))
     clients = [ClassicClient(small, "t") for _ in range(2)]
     run(*clients)

@@ -19,7 +19,7 @@ from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_groups import ConsumerGroups, Wait
 from penstock.groups.consumer_heartbeat import check_size, check_subscription_size, replaced
 from penstock.groups.consumer_member import ClassicSpeaker, ConsumerMember, MemberState
-from penstock.groups.conversion import downgraded, may_downgrade
+from penstock.groups.conversion import downgraded, generation_after_downgrade, may_downgrade
 from penstock.groups.embedded_protocol import owned_partitions, read_subscription, write_assignment
 from penstock.groups.table import Caller
 from penstock.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -112,7 +112,8 @@ class ClassicSpeakers:
         group = change.group
         change.records += downgraded(group, [leaving], change.member, self._table.topics, now)
         self._groups.forget_all(group)
-        return replace(change.member, epoch=group.epoch)
+        staying = [member for member in group.members.values() if member is not leaving]
+        return replace(change.member, epoch=generation_after_downgrade(staying))
 
     def _expect_sync(
         self, group: ConsumerGroup, member: ConsumerMember, request: JoinGroupRequest, now: Moment

@@ -27,6 +27,9 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.table import Topics
 from penstock.wire.schema import ProtocolError
 
+ORDINARY_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""of which it is known that what they tell members beside their partitions is only what they remember by it"""
+
 # ── from classic to consumer ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -72,7 +75,8 @@ def _upgraded_members(group: ClassicGroup, epoch: int, topics: Topics) -> list[C
     """
     taken: set[tuple[UUID, int]] = set()
     subscriptions = [read_subscription(_metadata(group, member)) for member in group.members.values()]
-    assigned = [_first_taken(_given(each.assignment, topics), taken, epoch) for each in group.members.values()]
+    given = [_given(group, member, topics) for member in group.members.values()]
+    assigned = [_first_taken(each, taken, epoch) for each in given]
     revoking = [_first_taken(_existing(each.owned_partitions, topics), taken, epoch) for each in subscriptions]
     return [
         ConsumerMember(
@@ -99,12 +103,12 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
     return member.metadata(group.protocol_name) or member.protocols[0][1]
 
 
-def _given(assignment: bytes, topics: Topics) -> list[tuple[UUID, int]]:
+def _given(group: ClassicGroup, member: ClassicMember, topics: Topics) -> list[tuple[UUID, int]]:
     """What the leader gave to a member."""
-    if not assignment:
+    if not member.assignment:
         return []  # it has joined, and has not been told its part yet
-    message = read_assignment(assignment)
-    if message.user_data:
+    message = read_assignment(member.assignment)
+    if message.user_data and group.protocol_name not in ORDINARY_ASSIGNORS:
         raise ProtocolError("an assignor of its own gives its members more than partitions, and that would be lost")
     return _existing(message.assigned_partitions, topics)
 
@@ -151,6 +155,11 @@ def may_downgrade(
     return left == left_classic and 0 < size <= settings.size_max and settings.may_downgrade
 
 
+def generation_after_downgrade(staying: Iterable[ConsumerMember]) -> int:
+    """That of the members that have come furthest: they can commit what they have read before they join again."""
+    return max(FIRST_EPOCH, *(member.epoch for member in staying))
+
+
 def downgraded(
     group: ConsumerGroup,
     leaving: Collection[ConsumerMember],
@@ -167,7 +176,7 @@ def downgraded(
     if joining is not None:
         staying[joining.member_id] = joining
     classic = ClassicGroup(group.group_id)
-    classic.generation = group.epoch
+    classic.generation = generation_after_downgrade(staying.values())
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     for member in staying.values():
         classic.add(_downgraded_member(member))
