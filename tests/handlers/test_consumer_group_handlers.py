@@ -263,6 +263,8 @@ def test_describe_what_is_not_there(client, group, version):
     errors = {each.group_id: each.error_code for each in answer.groups}
     assert errors == {group: Error.GROUP_ID_NOT_FOUND, "": Error.INVALID_GROUP_ID}
     assert client.ask("ConsumerGroupDescribe", version, group_ids=[]).groups == []
+    twice = {"groups*": "Kafka answers as often as it is asked"}
+    assert len(client.ask("ConsumerGroupDescribe", version, group_ids=[group, group], differs=twice).groups) == 1
 
 
 def test_what_other_requests_say_of_the_group(client, group, topic):

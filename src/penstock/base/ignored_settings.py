@@ -35,6 +35,7 @@ IGNORED_SETTINGS = MappingProxyType(
         "group.coordinator.append.linger.ms": "records of groups are written with the batch that is ready",
         "group.coordinator.cached.buffer.max.bytes": _LOADING,
         "group.coordinator.new.enable": _OLD,
+        "group.consumer.regex.refresh.interval.ms": "subscriptions by regular expression follow the topics at once",
         "offsets.load.buffer.size": _LOADING,
         "offsets.commit.required.acks": _OLD,
         "transaction.state.log.load.buffer.size": _LOADING,

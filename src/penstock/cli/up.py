@@ -21,6 +21,7 @@ ONE_MACHINE = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
 }
 #: Variables of this prefix that are not settings.
 NOT_SETTINGS = ("PENSTOCK_BOOTSTRAP", "PENSTOCK_CLIENT_CONFIG", "PENSTOCK_KAFKA_LIBS", "PENSTOCK_TEST_BOOTSTRAP")

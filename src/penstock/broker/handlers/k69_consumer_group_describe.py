@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.authorized_operations import GROUP_OPERATIONS
 from penstock.broker.broker import Broker
-from penstock.broker.handlers.group_callers import check_served
+from penstock.broker.handlers.group_callers import check_served, for_each
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k69_consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -17,7 +17,8 @@ from penstock.wire.messages.k69_consumer_group_describe import (
 async def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, _context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    groups = [await _describe(broker, group_id) for group_id in request.group_ids]
+    once = dict.fromkeys(request.group_ids)  # a large group a thousand times would be an answer without end
+    groups = await for_each(once, lambda group_id: _describe(broker, group_id))
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == Error.NONE:
