@@ -41,6 +41,7 @@ OWN_BROKER_SETTINGS = {
     "log.flush.mode",
     "sasl.plain.without.tls.enable",
     "socket.unauthenticated.request.max.bytes",
+    "transaction.prepared.timeout.ms",
 }
 # Kafka has these, but not in the table of its server: older releases, its authorizer, its dynamic throttles.
 ELSEWHERE_IN_KAFKA = {

@@ -1,4 +1,4 @@
-"""What the handlers of groups have in common: who asks, in the words of the groups, whether it may, and asking for many."""
+"""What the handlers of groups have in common: who asks, in the groups' own words, whether it may, and for many."""
 
 from __future__ import annotations
 
