@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.base.identifiers import TopicPartition
+from penstock.broker._produce_again import HEAD_AT, ProduceAgain
 from penstock.broker.connection import Connection
-from penstock.broker.produce_again import HEAD_AT, ProduceAgain
 from penstock.log.partition_log import Appended
 from penstock.testing.sim_broker import PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of
@@ -98,14 +98,17 @@ def run(seed: int) -> list[bytes]:
 
 def test_both_ways_answer_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
-    straight_on = ProduceAgain.__call__
+    remember = Connection.remember
 
-    def counted(self: ProduceAgain, frame: memoryview) -> bytes | None:
-        answer = straight_on(self, frame)
-        taken.append(answer is not None)
-        return answer
+    def remember_counted(self: Connection, head_end: int, head: bytes, again: ProduceAgain) -> None:
+        def counted(frame: memoryview) -> bytes | None:
+            answer = again(frame)
+            taken.append(answer is not None)
+            return answer
 
-    monkeypatch.setattr(ProduceAgain, "__call__", counted)
+        remember(self, head_end, head, counted)
+
+    monkeypatch.setattr(Connection, "remember", remember_counted)
     again = run(1)
     assert sum(taken) > 50
     monkeypatch.setattr(Connection, "remember", lambda *_: None)

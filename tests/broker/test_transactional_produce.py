@@ -11,9 +11,10 @@ import pytest
 from penstock.base.errors import Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
+from penstock.broker._produce_again import ProduceAgain
 from penstock.broker.broker import Broker
+from penstock.broker.connection import Connection
 from penstock.broker.partition import Partition
-from penstock.broker.produce_again import ProduceAgain
 from penstock.testing.sim_broker import PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of, batches_of
 from penstock.testing.sim_world import Simulation
@@ -177,14 +178,17 @@ def test_later_batches_wait_behind_the_question(bench: Bench) -> None:
 
 def test_batches_of_an_open_transaction_go_the_fast_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
-    straight_on = ProduceAgain.__call__
+    remember = Connection.remember
 
-    def counted(self: ProduceAgain, frame: memoryview) -> bytes | None:
-        answer = straight_on(self, frame)
-        taken.append(answer is not None)
-        return answer
+    def remember_counted(self: Connection, head_end: int, head: bytes, again: ProduceAgain) -> None:
+        def counted(frame: memoryview) -> bytes | None:
+            answer = again(frame)
+            taken.append(answer is not None)
+            return answer
 
-    monkeypatch.setattr(ProduceAgain, "__call__", counted)
+        remember(self, head_end, head, counted)
+
+    monkeypatch.setattr(Connection, "remember", remember_counted)
 
     async def drive() -> None:
         for sequence in range(5):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.base._real_poll import EpollPoll, LoopPoll
 from penstock.base.real_disk import RealDisk
 from penstock.base.real_network import RealNetwork
-from penstock.base.real_poll import EpollPoll, LoopPoll
 from penstock.base.world import Disk, Listener, Network, Stream
 from penstock.testing.sim_disk import SimDisk
 from penstock.testing.sim_loop import SimLoop

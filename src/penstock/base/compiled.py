@@ -14,7 +14,14 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
 from types import ModuleType
 
-MODULES = ("wire/_records", "wire/_batch", "log/_append", "broker/_exchange")
+MODULES = (
+    "base/_real_poll",
+    "wire/_batch",
+    "wire/_records",
+    "log/_append",
+    "broker/_exchange",
+    "broker/_produce_again",
+)
 
 
 class PlainFinder:

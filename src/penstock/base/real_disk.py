@@ -45,8 +45,12 @@ class RealFile:
     def write(self, buffers: Sequence[Buffer], offset: int) -> int:
         if offset < 0:  # -1 would mean the cursor
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self.path)
-        total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        written = os.pwritev(self.fd, buffers, offset)
+        if len(buffers) == 1:
+            total = len(buffers[0])
+            written = os.pwrite(self.fd, buffers[0], offset)
+        else:
+            total = sum(map(len, buffers))
+            written = os.pwritev(self.fd, buffers, offset)
         if written != total:
             self._write_rest(b"".join(buffers), written, offset)
         return total

@@ -12,8 +12,8 @@ import os
 import socket
 from collections.abc import Callable
 
+from penstock.base._real_poll import ReadPoll, read_poll
 from penstock.base.real_disk import RealFile
-from penstock.base.real_poll import ReadPoll, read_poll
 from penstock.base.world import Address, Buffer, File, SocketOptions, Stream
 
 logger = logging.getLogger(__name__)

@@ -200,9 +200,12 @@ class Partition:
             self._uncommitted_bytes += size_bytes
             self._sync_soon()
         else:
-            if self.leader.local_log_moved(log.end_offset):
+            end_offset = log.end_offset
+            if self.leader.local_log_moved(end_offset) and (
+                self.fetch_waits or self.stable_waits or self._commit_waits or log.producers.decided
+            ):
                 self._committed(size_bytes)
-            if log.unflushed_messages >= log.config.flush_messages:
+            if end_offset - log.recovery_point >= log.config.flush_messages:
                 self._sync_soon()
 
     def when_committed(self, end_offset: int, callback: Callable[[Error], None]) -> None:

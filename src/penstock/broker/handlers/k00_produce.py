@@ -15,10 +15,10 @@ from functools import partial
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
+from penstock.broker._produce_again import ProduceAgain
 from penstock.broker.broker import Broker
 from penstock.broker.connection import Connection, Response, Slot
 from penstock.broker.partition import Partition
-from penstock.broker.produce_again import ProduceAgain
 from penstock.broker.requests import frame_of
 from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.broker.transactional_produce import TransactionalProduce, has_transactional_batch

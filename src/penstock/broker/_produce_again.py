@@ -4,6 +4,8 @@ Almost all requests of a producer differ only in their correlation id and their 
 (version, client id, acks, timeout, topic, partition) is the same bytes as the last time. So the first such request
 leaves a `ProduceAgain` with its connection, and a request that begins with the same bytes goes straight from the
 comparison to the log. Whatever is not exactly that is None here, with nothing done, and goes the ordinary way.
+
+This file is plain Python. With a C compiler, Cython builds the same file with the types of `_produce_again.pxd`.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from collections.abc import Callable
 from struct import Struct
 
 from penstock.base.errors import ApiError
+from penstock.base.world import Buffer
 from penstock.broker.partition import Partition
-from penstock.log.partition_log import Appended
+from penstock.log._append import Appended
 
 _UNPACK_API_AND_CORRELATION = Struct(">ii").unpack_from
-_UNPACK_SIZE = Struct(">i").unpack_from
 HEAD_AT = 8  # after api key, version and correlation id
+_TAGS_BYTES = 3  # after the records of a flexible request: of the partition, the topic and the request
 
 
 class ProduceAgain:
@@ -63,16 +66,20 @@ class ProduceAgain:
 
     def __call__(self, frame: memoryview) -> bytes | None:
         """The answer to a request with this head, or None with nothing done."""
-        api, correlation_id = _UNPACK_API_AND_CORRELATION(frame)
+        api_and_version, correlation_id = _UNPACK_API_AND_CORRELATION(frame)
         partition = self._partition
-        if api != self._api or not partition.takes_at_once:
+        if api_and_version != self._api or not partition.takes_at_once:
             return None
-        end = self._end
-        records = _flexible_records(frame, end) if self._is_flexible else _classic_records(frame, end)
-        if records is None:
+        if self._is_flexible:
+            records_at = _flexible_records(frame, self._end)
+            records_end = len(frame) - _TAGS_BYTES
+        else:
+            records_at = _classic_records(frame, self._end)
+            records_end = len(frame)
+        if records_at < 0:
             return None
         try:
-            appended = self._append(partition, records)
+            appended = self._append(partition, frame[records_at:records_end])
         except ApiError:
             return None  # nothing was appended: the ordinary way finds the same and says what
         return self._answer(
@@ -88,28 +95,32 @@ class ProduceAgain:
         )
 
 
-def _classic_records(frame: memoryview, position: int) -> memoryview | None:
-    if len(frame) - position < 4 or _UNPACK_SIZE(frame, position)[0] != len(frame) - position - 4:
-        return None
-    return frame[position + 4 :]
+def _classic_records(frame: Buffer, position: int) -> int:
+    """Where the records begin that follow four bytes of their size; -1 if they do not end with the frame."""
+    records_at = position + 4
+    if len(frame) < records_at:
+        return -1
+    size_bytes = (frame[position] << 8) | frame[position + 1]
+    size_bytes = (size_bytes << 8) | frame[position + 2]
+    size_bytes = (size_bytes << 8) | frame[position + 3]
+    return records_at if size_bytes == len(frame) - records_at else -1
 
 
-def _flexible_records(frame: memoryview, position: int) -> memoryview | None:
-    """The records after a varint of their size plus one, with three empty sets of tagged fields after them."""
+def _flexible_records(frame: Buffer, position: int) -> int:
+    """The same after a varint of their size plus one, with three empty sets of tagged fields after the records."""
     frame_bytes = len(frame)
     if frame_bytes - position < 8:
-        return None
-    size_bytes = frame[position]
+        return -1
+    size_bytes = frame[position] & 0x7F
+    more = frame[position] & 0x80
     position += 1
-    if size_bytes > 0x7F:
-        size_bytes &= 0x7F
-        for shift in (7, 14, 21, 28):
-            byte = frame[position]
-            position += 1
-            size_bytes |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-    end = position + size_bytes - 1
-    if end != frame_bytes - 3 or frame[end] or frame[end + 1] or frame[end + 2]:
-        return None
-    return frame[position:end]
+    shift = 7
+    while more and shift < 35:
+        more = frame[position] & 0x80
+        size_bytes |= (frame[position] & 0x7F) << shift
+        shift += 7
+        position += 1
+    end = frame_bytes - _TAGS_BYTES
+    if position + size_bytes - 1 != end or frame[end] or frame[end + 1] or frame[end + 2]:
+        return -1
+    return position

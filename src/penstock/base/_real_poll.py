@@ -3,6 +3,8 @@
 Waking a callback of the event loop for each socket costs more than receiving from it. And where many have something,
 it pays to receive from all of them before anything is sent (`after_reading`): the first answer wakes the client, and
 the others find it awake; to wake a sleeping process is the dearest part of a small answer.
+
+This file is plain Python. With a C compiler, Cython builds the same file with the types of `_real_poll.pxd`.
 """
 
 from __future__ import annotations
