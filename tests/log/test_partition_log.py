@@ -16,7 +16,7 @@ from penstock.log.partition_log import PartitionLog
 from penstock.log.producers import ALL_STABLE
 from penstock.testing.log_machine import LogMachine, read_all
 from penstock.testing.sim_disk import SimDisk
-from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, read_header
+from penstock.wire.batch import CONTROL, LOG_APPEND_TIME, each_batch, read_header
 from penstock.wire.control import ControlType
 from penstock.wire.records import read_records
 
@@ -446,3 +446,34 @@ def test_a_folder_of_another_topic_is_refused(bench: Any) -> None:
     content = bench.disk.open(f"{bench.folder}/partition.metadata")
     content.write([b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"], 0)
     assert refused(bench.open) is Error.INCONSISTENT_TOPIC_ID
+
+
+def read_in_portions(log: PartitionLog, max_bytes: int) -> bytes:
+    """Everything, as a reader gets it that goes on where the last portion ended."""
+    content, offset = b"", log.start_offset
+    while offset < log.end_offset:
+        found = log.read(offset, max_bytes, end_offset=log.end_offset)
+        portion = memoryview(found.file.read(found.size_bytes, found.position))
+        batches = list(each_batch(portion))
+        assert batches[0][0].base_offset == offset and sum(len(batch) for _, batch in batches) == len(portion)
+        offset = batches[-1][0].next_offset
+        content += portion
+    return content
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 333, 1000])
+def test_going_on_where_the_last_portion_ended(bench: Any, max_bytes: int) -> None:
+    log = bench.open(LogConfig(index_interval_bytes=200))
+    for number in range(60):
+        bench.append(log, 1 + number % 3, size_bytes=1 + number % 50)
+    log.close()
+    log = bench.open(LogConfig(index_interval_bytes=200))  # now nothing is known by heart
+    whole = bytes(log.segments[0].open_file().read(log.size_bytes, 0))
+    assert read_in_portions(log, max_bytes) == read_in_portions(log, max_bytes) == whole
+    log.truncate_to(51)
+    for number in range(30):
+        bench.append(log, 2, size_bytes=100 - number)
+    log.close()
+    log = bench.open(LogConfig(index_interval_bytes=200))
+    whole = bytes(log.segments[0].open_file().read(log.size_bytes, 0))
+    assert read_in_portions(log, max_bytes) == read_in_portions(log, max_bytes) == whole

@@ -42,6 +42,27 @@ def test_it_finds_what_a_list_finds(entries: list[tuple[int, int, bool]], wanted
         assert index.first_from_value(number) == min((pair for pair in model if pair[1] >= number), default=None)
 
 
+uneven = st.lists(st.tuples(st.sampled_from([1, 2, 900]), st.sampled_from([1, 3, 5000])), min_size=30, max_size=150)
+
+
+@given(uneven, st.data())
+def test_it_finds_what_a_list_finds_where_a_guess_is_wrong(steps: list[tuple[int, int]], data: st.DataObject) -> None:
+    _, index = new_index()
+    model: list[tuple[int, int]] = []
+    key = value = 0
+    for key_step, value_step in steps:
+        key, value = key + key_step, value + value_step
+        index.append(key, value)
+        model.append((key, value))
+    index.write_pending()
+    for _ in range(10):
+        near = data.draw(st.integers(-1, 1))
+        number = data.draw(st.sampled_from(model))[0] + near
+        assert index.find_by_key(number) == max((pair for pair in model if pair[0] <= number), default=None)
+        number = data.draw(st.sampled_from(model))[1] + near
+        assert index.find_by_value(number) == max((pair for pair in model if pair[1] <= number), default=None)
+
+
 @given(st.integers(0, 30), st.integers(0, 30), st.booleans())
 def test_keeping_the_first_entries(count: int, kept: int, written: bool) -> None:
     _, index = new_index(count, written)

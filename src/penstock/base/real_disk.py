@@ -24,11 +24,12 @@ _PROBE_IS_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 class RealFile:
     """One open file descriptor."""
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("_can_probe", "fd", "path")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
+        self._can_probe = bool(_RWF_NOWAIT)
 
     def size(self) -> int:
         return os.fstat(self.fd).st_size
@@ -72,7 +73,7 @@ class RealFile:
         os.fdatasync(self.fd)
 
     def is_cached(self, offset: int, count: int) -> bool:
-        if not _RWF_NOWAIT:
+        if not self._can_probe:
             return True
         end = offset + count
         try:
@@ -84,6 +85,7 @@ class RealFile:
             return False
         except OSError as error:
             if error.errno in _PROBE_IS_UNSUPPORTED:  # a file system in memory, for one
+                self._can_probe = False
                 return True
             raise
         return True

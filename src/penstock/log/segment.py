@@ -26,6 +26,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 POSITION_MAX = 2**31 - 1
 NOT_KNOWN = 2**63 - 1
 REWRITE_BYTES = 1 << 20
+PLACES_MAX = 64
 
 
 def _no_recent(from_offset: int) -> Recent:
@@ -37,6 +38,7 @@ class Segment(SegmentEnd):
 
     __slots__ = (
         "_files",
+        "_places",
         "created_ms",
         "index",
         "indexes_missing",
@@ -61,6 +63,9 @@ class Segment(SegmentEnd):
     ) -> None:
         super().__init__(base_offset, _no_recent(base_offset if fresh else NOT_KNOWN))
         self._files = files
+        self._places: dict[
+            int, int
+        ] = {}  # where batches begin after which a reader was told to go on: offset → position
         self.stem = stem = f"{folder}/{base_offset:020d}"
         self.log_path = stem + names.LOG
         self.index = SparseIndex(files, stem + names.INDEX, OFFSET_ENTRY, fresh=fresh)
@@ -209,11 +214,13 @@ class Segment(SegmentEnd):
         file = self.file or self._files.peek(self.log_path)
         if file is None or not self.index.is_warm:
             return False
-        try:
-            entry = self.index.find_by_key(offset - self.base_offset)
-        except DamagedIndex:
-            return False
-        start = entry[1] if entry is not None else 0
+        start = self._places.get(offset)
+        if start is None:
+            try:
+                entry = self.index.find_by_key(offset - self.base_offset)
+            except DamagedIndex:
+                return False
+            start = entry[1] if entry is not None else 0
         end = min(start + max_bytes, self.size_bytes)
         return file.is_cached(start, HEADERS_CHUNK_BYTES) and file.is_cached(end - 1, 1)
 
@@ -223,6 +230,9 @@ class Segment(SegmentEnd):
         if offset >= from_offset:
             at = bisect_left(lasts, offset)
             return positions[at] if at < len(lasts) else self.size_bytes
+        known = self._places.get(offset)
+        if known is not None:
+            return known
         for position, header in self._walk_from(self.index.find_by_key(offset - self.base_offset)):
             if header.last_offset >= offset:
                 return position
@@ -253,10 +263,15 @@ class Segment(SegmentEnd):
             return positions[bisect_right(positions, position) - 1]
         entry = self.index.find_by_value(position)
         boundary = entry[1] if entry is not None else 0
-        for at, _header in self._walk_from(entry):
+        for at, header in self._walk_from(entry):
             if at > position:
                 break
-            boundary = at
+            boundary, offset = at, header.base_offset
+        else:
+            return boundary
+        if len(self._places) >= PLACES_MAX:
+            self._places.clear()
+        self._places[offset] = boundary
         return boundary
 
     def offset_bound(self, position: int) -> int:
@@ -342,6 +357,7 @@ class Segment(SegmentEnd):
         file.sync()
         self.size_bytes = position
         self.next_offset = next_offset
+        self._places.clear()
         self.verified_parts.cut(position)
         self.verified_from = min(self.verified_from, position)
         self._forget_recent()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 from struct import Struct
 
 from penstock.log.file_cache import FileCache
@@ -20,6 +21,7 @@ from penstock.log.file_cache import FileCache
 OFFSET_ENTRY = Struct(">II")
 TIME_ENTRY = Struct(">qI")
 PENDING_ENTRIES_MAX = 256
+BLOCK_ENTRIES = 32
 
 
 def _no_entries() -> tuple[array[int], array[int]]:
@@ -144,17 +146,36 @@ class SparseIndex:
         self._pending = keys[: count - stored], values[: count - stored]
 
     def _search(self, wanted: int, field: int) -> tuple[int, int] | None:
+        """The last entry in the file of which a field is not above a number.
+
+        Batches lie evenly enough that the block around the place where it should be nearly always has it.
+        """
         low, high = 0, self._stored_count()
-        found = None
-        while low < high:
+        if high > BLOCK_ENTRIES:
+            last = self._read(high - 1)
+            guess = wanted * high // last[field] if last[field] > 0 else 0
+            first = min(max(0, guess - BLOCK_ENTRIES // 2), high - BLOCK_ENTRIES)
+            block = self._read_block(first, BLOCK_ENTRIES)
+            if block[0][field] > wanted:
+                high = first
+            elif block[-1][field] > wanted or first + BLOCK_ENTRIES == high:
+                return _last_not_above(block, wanted, field)
+            else:
+                low = first + BLOCK_ENTRIES - 1
+        while high - low > BLOCK_ENTRIES:
             middle = (low + high) // 2
-            entry = self._read(middle)
-            if entry[field] <= wanted:
-                found = entry
-                low = middle + 1
+            if self._read(middle)[field] <= wanted:
+                low = middle
             else:
                 high = middle
-        return found
+        return _last_not_above(self._read_block(low, high - low), wanted, field) if low < high else None
+
+    def _read_block(self, first: int, count: int) -> list[tuple[int, int]]:
+        size = self._entry.size
+        raw = self._files.get(self.path).read(count * size, first * size)
+        if len(raw) < count * size:
+            raise DamagedIndex(f"{self.path} ends before entry {first + count - 1}")
+        return list(self._entry.iter_unpack(raw))
 
     def _read(self, at: int) -> tuple[int, int]:
         size = self._entry.size
@@ -190,3 +211,8 @@ class SparseIndex:
             else:
                 low = middle + 1
         return low
+
+
+def _last_not_above(entries: list[tuple[int, int]], wanted: int, field: int) -> tuple[int, int] | None:
+    at = bisect_right(entries, wanted, key=itemgetter(field))
+    return entries[at - 1] if at else None
