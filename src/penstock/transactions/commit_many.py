@@ -92,19 +92,18 @@ class CommitMany:
                 incomplete.add(current.transactional_id)
         self._decisions[key.name] = Decision(value.number, value.decided_ms, incomplete)
 
-    def replayed(self, member: MemberId, transactional_id: str, batch: Batch) -> None:
+    def replayed(self, member: MemberId, transactional_id: str) -> None:
         """A record of an id of this name has been replayed."""
         decision = self._decisions.get(member.name)
         if decision is not None:
             decision.incomplete.discard(transactional_id)
-        if batch > self._newest.get(member.name, NO_BATCH):
-            self._newest[member.name] = batch
 
     def start(self, now: Moment) -> None:
         """Time goes on where it was, for names with prepared transactions."""
         for name in self._table.names():
             prepared = self._prepared(name)
             if prepared:
+                self._newest[name] = max(each.batch for each in prepared)
                 left_ms = (
                     max(each.last_update_ms for each in prepared) + self.settings.prepared_timeout_ms - now.wall_ms
                 )

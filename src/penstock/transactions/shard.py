@@ -29,7 +29,6 @@ from penstock.transactions.settings import TransactionSettings
 from penstock.transactions.table import TransactionTable
 from penstock.transactions.transaction import (
     EPOCH_MAX,
-    NO_BATCH,
     NO_EPOCH,
     NO_PRODUCER,
     PREPARED_STATES,
@@ -70,18 +69,16 @@ class TransactionShard:
             self.many.replay_decision(record.key, record.value)
             return
         transactional_id: str = record.key.transactional_id
-        batch = NO_BATCH
         if record.value is None:
             self.table.remove(transactional_id)
         elif record.value.transaction_status in _KEPT_STATES:
             transaction = Transaction.of_record(transactional_id, record.value)
-            batch = transaction.batch
             self.table.put(transaction)
             if not transaction.is_ongoing or transaction.is_prepared:
                 self._timeouts.drop(transactional_id)
         parts = member_of(transactional_id)
         if parts is not None:
-            self.many.replayed(parts, transactional_id, batch)
+            self.many.replayed(parts, transactional_id)
 
     def replay_marker(self, producer: ProducerEpoch, *, is_commit: bool) -> None:
         """There are none in this topic."""
