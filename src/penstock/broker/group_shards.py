@@ -30,23 +30,18 @@ class _Topics:
 
     def named(self, name: str) -> TopicView | None:
         topic = self._view.topics.get(name)
-        return self._seen(topic) if topic is not None else None
+        return _seen(topic) if topic is not None else None
 
     def with_id(self, topic_id: UUID) -> TopicView | None:
         topic = self._view.topic_by_id(topic_id)
-        return self._seen(topic) if topic is not None else None
+        return _seen(topic) if topic is not None else None
 
     def names(self) -> Iterable[str]:
         return self._view.topics
 
-    def _seen(self, topic: Topic) -> TopicView:
-        brokers = self._view.brokers
-        rack_of = {node_id: broker.rack for node_id, broker in brokers.items() if broker.rack is not None}
-        racks = tuple(
-            frozenset(rack_of[node_id] for node_id in state.replicas if node_id in rack_of)
-            for state in (topic.partitions if rack_of else ())
-        )
-        return TopicView(topic.name, topic.topic_id, len(topic.partitions), racks)
+
+def _seen(topic: Topic) -> TopicView:
+    return TopicView(topic.name, topic.topic_id, len(topic.partitions))
 
 
 def group_shards(

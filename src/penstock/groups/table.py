@@ -33,12 +33,11 @@ class Caller(NamedTuple):
 
 
 class TopicView(NamedTuple):
-    """A topic as groups see it. `racks`: of the replicas of each partition, where brokers have racks."""
+    """A topic as groups see it."""
 
     name: str
     topic_id: UUID
     partition_count: int
-    racks: tuple[frozenset[str], ...] = ()
 
 
 class Topics(Protocol):
