@@ -20,7 +20,7 @@ def look_up(patterns: TopicPatterns, text: str, *in_use: str) -> frozenset[str] 
 
 
 def test_a_pattern_matches_whole_names() -> None:
-    patterns = TopicPatterns(NAMES)
+    patterns = TopicPatterns(lambda: NAMES)
     assert look_up(patterns, "orders") == {"orders"}
     assert look_up(patterns, r"orders\..*") == {"orders.eu", "orders.us"}
     assert look_up(patterns, "^orders.*$") == {"orders", "orders.eu", "orders.us"}
@@ -29,11 +29,11 @@ def test_a_pattern_matches_whole_names() -> None:
 
 
 def test_a_pattern_follows_the_topics() -> None:
-    patterns = TopicPatterns(NAMES)
+    patterns = TopicPatterns(lambda: NAMES)
     look_up(patterns, "orders.*")
-    patterns.names_changed(["orders.eu", "orders.asia", "other"])
+    patterns.names_changed(frozenset({"orders.eu", "orders.asia", "other"}), frozenset({"orders", "orders.us"}))
     assert patterns.is_behind
-    patterns.work()
+    assert patterns.work() == {"orders.*"}
     assert not patterns.is_behind
     assert patterns.topics("orders.*") == {"orders.eu", "orders.asia"}
 
@@ -43,20 +43,20 @@ def test_a_pattern_follows_the_topics() -> None:
 )
 def test_what_is_not_a_pattern_is_refused(text: str) -> None:
     with pytest.raises(ApiError) as refused:
-        look_up(TopicPatterns(NAMES), text)
+        look_up(TopicPatterns(lambda: NAMES), text)
     assert refused.value.error is Error.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_pattern_that_needs_much_memory_is_refused() -> None:
     with pytest.raises(ApiError):
-        look_up(TopicPatterns(NAMES), "((([a-z]{1,100}){1,100}){1,100})")
+        look_up(TopicPatterns(lambda: NAMES), "((([a-z]{1,100}){1,100}){1,100})")
 
 
 def test_the_work_is_done_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern that makes backtracking matchers run for years, over names that are made for it."""
     monkeypatch.setattr(regular_expressions, "WORK_PER_PORTION", 20_000)
     names = [f"{'a' * 240}{number:03}" for number in range(200)]
-    patterns = TopicPatterns(names)
+    patterns = TopicPatterns(lambda: names)
     portions = 0
     pattern = "(a+a+)+b|(a*)*007"
     assert look_up(patterns, pattern) is None
@@ -70,7 +70,7 @@ def test_the_work_is_done_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_are_only_so_many_patterns_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regular_expressions, "PATTERNS_MAX", 3)
-    patterns = TopicPatterns(NAMES)
+    patterns = TopicPatterns(lambda: NAMES)
     for text in ("o.*", "p.*", "x"):
         look_up(patterns, text)
     with pytest.raises(ApiError):
@@ -81,9 +81,9 @@ def test_there_are_only_so_many_patterns_at_a_time(monkeypatch: pytest.MonkeyPat
 
 def test_what_is_not_a_pattern_and_lies_in_a_log_matches_nothing() -> None:
     """A release with another syntax may have written it."""
-    patterns = TopicPatterns(NAMES)
+    patterns = TopicPatterns(lambda: NAMES)
     assert patterns.topics("(?=a)") == set()
-    patterns.names_changed(["a"])
+    patterns.names_changed(frozenset("a"), frozenset())
     assert patterns.topics("(?=a)") == set()
     assert not patterns.is_behind
 
@@ -97,12 +97,14 @@ names = st.text("ab.", min_size=1, max_size=4)
     changes=st.lists(st.frozensets(names, max_size=8), max_size=5),
 )
 def test_like_matching_every_name_every_time(texts: list[str], changes: list[frozenset[str]]) -> None:
-    patterns = TopicPatterns()
+    now: frozenset[str] = frozenset()
+    patterns = TopicPatterns(lambda: now)
     for change in changes:
         for text in texts:
             patterns.topics(text)
-        patterns.names_changed(change)
+        before, now = now, change
+        patterns.names_changed(now & (now ^ before), before - now)
         while patterns.is_behind:
             patterns.work()
         for text in texts:
-            assert patterns.topics(text) == {name for name in change if re.fullmatch(text, name)}
+            assert patterns.topics(text) == {name for name in now if re.fullmatch(text, name)}

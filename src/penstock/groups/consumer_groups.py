@@ -78,7 +78,7 @@ class ConsumerGroups:
     def __init__(self, table: GroupTable, let_go: Callable[[ClassicGroup, Step], None]) -> None:
         self.table = table
         self._let_go = let_go
-        self._topic_patterns = TopicPatterns()
+        self._topic_patterns = TopicPatterns(table.topics.names)
         self._deadlines: Deadlines[Timer] = Deadlines()
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +98,6 @@ class ConsumerGroups:
 
     def start(self, now: Moment, step: Step) -> None:
         """The log has been read: every member has a whole session to make itself heard."""
-        self._topic_patterns.names_changed(self.table.topics.names())
         for group in self._groups():
             for member in group.members.values():
                 self.heard_of(group, member, now)
@@ -126,9 +125,9 @@ class ConsumerGroups:
                 members = [found.members[member_id] for member_id in sorted(member_ids) if member_id in found.members]
                 self.remove(found, members, now, step)
         if self._topic_patterns.is_behind and not out:
-            self._topic_patterns.work()
+            finished = self._topic_patterns.work()
             for group in self._groups():
-                if group.pattern_counts:
+                if not finished.isdisjoint(group.pattern_counts):
                     self._look_at_topics(group, now, step)
 
     def heard_of(self, group: ConsumerGroup, member: ConsumerMember, now: Moment) -> None:
@@ -158,7 +157,8 @@ class ConsumerGroups:
 
     def topics_changed(self, names: frozenset[str], now: Moment, step: Step) -> None:
         """Some topics were created, changed or deleted."""
-        self._topic_patterns.names_changed(self.table.topics.names())
+        there = frozenset(name for name in names if self.table.topics.named(name) is not None)
+        self._topic_patterns.names_changed(there, names - there)
         self._topic_patterns.work()
         for group in self._groups():
             if group.pattern_counts or not names.isdisjoint(group.name_counts):

@@ -55,12 +55,12 @@ class _Pattern:
             budget -= WORK_PER_CALL + self._cost * len(name)
         return budget
 
-    def names_changed(self, added: Set[str], removed: Set[str]) -> None:
+    def names_changed(self, there: Set[str], gone: Set[str]) -> None:
         if self.problem is None:
-            self.matched -= removed
-            if removed:
-                self.pending = [name for name in self.pending if name not in removed]
-            self.pending += added
+            self.matched -= gone
+            if self.pending:
+                self.pending = [name for name in self.pending if name not in gone]
+            self.pending += there
 
 
 def compile_pattern(text: str) -> Any:
@@ -79,31 +79,32 @@ def compile_pattern(text: str) -> Any:
 
 
 class TopicPatterns:
-    """The patterns that somebody has asked for, always in step with the names of the topics."""
+    """The patterns that somebody has asked for, always in step with the topics. `names` gives the names of all."""
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names = set(names)
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
         self._patterns: dict[str, _Pattern] = {}
+        self._behind: dict[str, _Pattern] = {}
+        """those that have not met all names yet"""
 
     @property
     def is_behind(self) -> bool:
         """Whether there is something to `work` on."""
-        return any(pattern.pending for pattern in self._patterns.values())
+        return bool(self._behind)
 
-    def names_changed(self, names: Iterable[str]) -> None:
-        """The topics are now these."""
-        now = set(names)
-        added, removed = now - self._names, self._names - now
-        self._names = now
-        for pattern in self._patterns.values():
-            pattern.names_changed(added, removed)
+    def names_changed(self, there: Set[str], gone: Set[str]) -> None:
+        """Of some topics that have changed: those that exist now, and those that do not."""
+        for text, pattern in self._patterns.items():
+            pattern.names_changed(there, gone)
+            self._note(text, pattern)
 
     def topics(self, text: str) -> frozenset[str] | None:
         """The names a pattern matches, or None while that is being found out."""
         pattern = self._patterns.get(text)
         if pattern is None:
-            self._patterns[text] = pattern = _Pattern(text, self._names)
-        return None if pattern.pending else frozenset(pattern.matched)
+            self._patterns[text] = pattern = _Pattern(text, self._names())
+            self._note(text, pattern)
+        return None if text in self._behind else frozenset(pattern.matched)
 
     def look_up(self, text: str, in_use: Callable[[], Set[str]]) -> frozenset[str] | None:
         """The same for one that may be new: it gets a portion of the work at once. ApiError if it is refused."""
@@ -115,21 +116,34 @@ class TopicPatterns:
             del self._patterns[text]
             raise pattern.problem
         pattern.work(WORK_PER_PORTION)
+        self._note(text, pattern)
         return self.topics(text)
 
-    def work(self) -> None:
-        """One portion of what is left to do."""
+    def work(self) -> set[str]:
+        """One portion of what is left to do; the patterns that are in step again."""
         budget = WORK_PER_PORTION
-        for pattern in self._patterns.values():
+        finished: set[str] = set()
+        for text, pattern in list(self._behind.items()):
+            budget = pattern.work(budget)
+            if not pattern.pending:
+                finished.add(text)
+                self._note(text, pattern)
             if budget <= 0:
                 break
-            budget = pattern.work(budget)
+        return finished
+
+    def _note(self, text: str, pattern: _Pattern) -> None:
+        if pattern.pending:
+            self._behind[text] = pattern
+        else:
+            self._behind.pop(text, None)
 
     def _make_room(self, in_use: Callable[[], Set[str]]) -> None:
         """For one more; those that nobody uses any more go."""
         if len(self._patterns) >= PATTERNS_MAX:
             for unused in self._patterns.keys() - in_use():
                 del self._patterns[unused]
+                self._behind.pop(unused, None)
         if len(self._patterns) >= PATTERNS_MAX:
             raise ApiError(
                 Error.INVALID_REGULAR_EXPRESSION, f"groups have {PATTERNS_MAX} regular expressions here, and no more"
