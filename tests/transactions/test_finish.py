@@ -110,6 +110,17 @@ def test_a_late_end_cannot_touch_the_next_transaction() -> None:
     assert rig.fates() == {"first": {"committed"}, "second": {"aborted"}}
 
 
+def test_an_end_of_the_producer_before_is_not_taken_for_a_repeated_one() -> None:
+    """The new producer speaks the first protocol, so its epoch stays, and is one above that of the old one."""
+    rig = Rig()
+    old = rig.producer(ID)
+    new = rig.producer(ID)
+    rig.add(ID, new, P0, is_new=False)
+    rig.end(ID, new, commit=False, is_new=False)
+    assert rig.state(ID).producer == new
+    assert rig.finish(ID, old, commit=False).error_code == FENCED
+
+
 def test_epochs_run_out_at_the_end_of_a_transaction() -> None:
     rig = Rig()
     last = ProducerEpoch(7, EPOCH_MAX - 1)

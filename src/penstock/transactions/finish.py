@@ -57,7 +57,11 @@ def finish_second_protocol(
 ) -> Finish:
     """A producer that gets its next epoch with the answer."""
     epoch = producer.producer_epoch
-    is_repeated = producer.producer_id == current.producer_id and 0 <= epoch == current.producer_epoch - 1
+    is_repeated = (
+        producer.producer_id == current.producer_id
+        and 0 <= epoch == current.producer_epoch - 1
+        and current.protocol >= SECOND_PROTOCOL  # otherwise the epoch before is somebody else's, who was replaced
+    )
     is_before_new_id = (
         producer.producer_id == current.previous_producer_id != current.producer_id
         and epoch == EPOCH_MAX - 1
