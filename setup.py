@@ -18,7 +18,9 @@ ALWAYS_INLINE = ("CYTHON_INLINE", "inline __attribute__((always_inline))")
 TYPES_OF_PXD = {"annotation_typing": False}  # those of the .pxd file, and no others
 UNCHECKED = {"boundscheck": False, "initializedcheck": False, "wraparound": False}
 
-MODULES = run_path("src/penstock/base/compiled.py")["MODULES"]
+COMPILED = run_path("src/penstock/base/compiled.py")
+MODULES = COMPILED["MODULES"]
+INCLUDED = [f"src/penstock/{stem}.pxd" for stem in COMPILED["INCLUDED"]]
 UNCHECKED_MODULES = ("wire/_records", "wire/_batch")  # they look at the bytes that remain by themselves
 
 
@@ -43,7 +45,7 @@ def module(stem: str) -> Extension:
     return Extension(
         stem.removeprefix("src/").replace("/", "."),
         [f"{stem}.py"],
-        depends=[f"{stem}.pxd"],
+        depends=[f"{stem}.pxd", *INCLUDED],
         define_macros=[ALWAYS_INLINE],
         extra_compile_args=["-O3", "-g0"],
     )

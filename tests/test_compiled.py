@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.base.compiled import MODULES, PlainFinder, is_all_built
+from penstock.base.compiled import INCLUDED, MODULES, PlainFinder, is_all_built
 from penstock.wire import _records
 
 PACKAGE = Path(penstock.__path__[0])
@@ -32,6 +32,10 @@ def build_all(package: Path) -> None:
         for suffix in (".py", ".pxd", EXTENSION_SUFFIXES[0]):
             path.with_name(path.name + suffix).touch()
             os.utime(path.with_name(path.name + suffix), (1000, 1000))
+    for stem in INCLUDED:
+        path = package / f"{stem}.pxd"
+        path.touch()
+        os.utime(path, (1000, 1000))
 
 
 @pytest.mark.parametrize("is_working_copy", [True, False])
@@ -41,12 +45,12 @@ def test_all_or_none(tmp_path: Path, is_working_copy: bool) -> None:
     if is_working_copy:
         (tmp_path / "setup.py").touch()
     assert is_all_built(str(package))
+    sources = [f"{stem}{suffix}" for stem in MODULES for suffix in (".py", ".pxd")]
+    for name in (*sources, *(f"{stem}.pxd" for stem in INCLUDED)):
+        os.utime(package / name, (2000, 2000))
+        assert is_all_built(str(package)) is not is_working_copy
+        os.utime(package / name, (1000, 1000))
     for stem in MODULES:
-        for suffix in (".py", ".pxd"):
-            source = package / f"{stem}{suffix}"
-            os.utime(source, (2000, 2000))
-            assert is_all_built(str(package)) is not is_working_copy
-            os.utime(source, (1000, 1000))
         built = package / f"{stem}{EXTENSION_SUFFIXES[0]}"
         built.rename(built.with_suffix(".away"))
         assert not is_all_built(str(package))
@@ -55,7 +59,8 @@ def test_all_or_none(tmp_path: Path, is_working_copy: bool) -> None:
 
 
 def test_every_file_of_types_has_its_module() -> None:
-    assert sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.pxd")) == sorted(MODULES)
+    found = [str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.pxd")]
+    assert sorted(found) == sorted([*MODULES, *INCLUDED])
 
 
 def test_the_plain_ones_are_found() -> None:

@@ -15,6 +15,7 @@ from importlib.util import spec_from_file_location
 from types import ModuleType
 
 MODULES = (
+    "base/_real_ends",
     "base/_real_poll",
     "wire/_batch",
     "wire/_records",
@@ -22,6 +23,8 @@ MODULES = (
     "broker/_exchange",
     "broker/_produce_again",
 )
+
+INCLUDED = ("base/_calls",)  # becomes part of the others
 
 
 class PlainFinder:
@@ -43,22 +46,24 @@ def choose(package_folder: str) -> None:
 
 def is_all_built(package_folder: str) -> bool:
     """Whether every module was built, and none of their sources has changed since."""
-    is_working_copy = os.path.exists(f"{package_folder}/../../setup.py")
-    for stem in MODULES:
-        built = _built_time(f"{package_folder}/{stem}")
-        if built is None:
-            return False
-        if is_working_copy:
-            for suffix in (".py", ".pxd"):
-                if os.stat(f"{package_folder}/{stem}{suffix}").st_mtime > built:
-                    return False
-    return True
+    built = [_time_of(f"{package_folder}/{stem}", EXTENSION_SUFFIXES) for stem in MODULES]
+    if not all(built):
+        return False
+    if not os.path.exists(f"{package_folder}/../../setup.py"):  # not a working copy: nobody changes it
+        return True
+    included = max(_time_of(f"{package_folder}/{stem}", (".pxd",)) for stem in INCLUDED)
+    return all(
+        max(included, _time_of(f"{package_folder}/{stem}", (".py",)), _time_of(f"{package_folder}/{stem}", (".pxd",)))
+        <= time
+        for stem, time in zip(MODULES, built, strict=True)
+    )
 
 
-def _built_time(stem: str) -> float | None:
-    for suffix in EXTENSION_SUFFIXES:
+def _time_of(stem: str, suffixes: Sequence[str]) -> float:
+    """When the file was changed, by the first of the suffixes that there is; 0 if there is none."""
+    for suffix in suffixes:
         try:
             return os.stat(stem + suffix).st_mtime
         except FileNotFoundError:
             continue
-    return None
+    return 0

@@ -6,11 +6,11 @@ import asyncio
 import errno
 import fcntl
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from penstock.base.world import Buffer
+from penstock.base._real_ends import FileEnd
 
 T = TypeVar("T")
 
@@ -21,14 +21,13 @@ _PROBE = (bytearray(1),)  # what a probe reads; nobody looks at it
 _PROBE_IS_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
-class RealFile:
+class RealFile(FileEnd):
     """One open file descriptor."""
 
-    __slots__ = ("_can_probe", "fd", "path")
+    __slots__ = ("_can_probe",)
 
     def __init__(self, path: str, fd: int) -> None:
-        self.path = path
-        self.fd = fd
+        super().__init__(path, fd)
         self._can_probe = bool(_RWF_NOWAIT)
 
     def size(self) -> int:
@@ -42,27 +41,6 @@ class RealFile:
                 break
             data += more
         return data
-
-    def write(self, buffers: Sequence[Buffer], offset: int) -> int:
-        if offset < 0:  # -1 would mean the cursor
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self.path)
-        if len(buffers) == 1:
-            total = len(buffers[0])
-            written = os.pwrite(self.fd, buffers[0], offset)
-        else:
-            total = sum(map(len, buffers))
-            written = os.pwritev(self.fd, buffers, offset)
-        if written != total:
-            self._write_rest(b"".join(buffers), written, offset)
-        return total
-
-    def _write_rest(self, data: bytes, written: int, offset: int) -> None:
-        rest = memoryview(data)
-        while written < len(data):
-            count = os.pwrite(self.fd, rest[written:], offset + written)
-            if count == 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
-            written += count
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fd, size)

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
+from penstock.base._real_ends import StreamEnd
 from penstock.base._real_poll import ReadPoll, read_poll
 from penstock.base.real_disk import RealFile
 from penstock.base.world import Address, Buffer, File, SocketOptions, Stream
@@ -25,28 +26,23 @@ _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class RealStream:
-    """One connected socket. The hot calls are the socket's own methods, bound once."""
+class RealStream(StreamEnd):
+    """One connected socket."""
 
-    __slots__ = ("_fd", "_loop", "_poll", "_socket", "_writing", "after_reading", "local", "peer", "recv_into", "send")
+    __slots__ = ("_loop", "_poll", "_writing", "after_reading", "local", "peer")
 
-    recv_into: Callable[[Buffer], int]
-    send: Callable[[Buffer], int]
     after_reading: Callable[[Callable[[], None]], None]
 
     def __init__(self, connected: socket.socket, loop: asyncio.AbstractEventLoop, poll: ReadPoll) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._socket = connected
+        super().__init__(connected)
         self._loop = loop
-        self._fd = connected.fileno()
         self._poll = poll
         self._writing = False
         self.peer = Address(*connected.getpeername()[:2])
         self.local = Address(*connected.getsockname()[:2])
-        self.recv_into = connected.recv_into
-        self.send = connected.send
         self.after_reading = poll.after_reading
 
     def send_more(self, data: Buffer) -> int:
