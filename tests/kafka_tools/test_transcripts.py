@@ -19,7 +19,7 @@ from penstock.testing.broker_process import BrokerProcess
 pytestmark = pytest.mark.kafka
 
 HERE = Path(__file__).parent
-PROGRAMS = ["AdminTranscript", "ClientTranscript", "GroupTranscript"]
+PROGRAMS = ["AdminTranscript", "ClientTranscript", "GroupTranscript", "TransactionTranscript"]
 
 #: Where we do something else on purpose: the step, what we answer, and why.
 DIFFERENCES: dict[str, tuple[str, str]] = {
