@@ -283,6 +283,14 @@ def test_offsets_can_be_saved_and_brought_back(on_broker: Command, filled: str, 
     assert committed(on_broker, group) == {0: 4, 1: 5}
 
 
+def test_a_new_group_can_begin_anywhere(on_broker: Command, filled: str, group: str) -> None:
+    on_broker("group", "delete", group)
+    outcome = on_broker("group", "reset", group, "--topic", filled, "--to-offset", "3")
+    assert outcome.code == 0
+    assert f"there is no group '{group}'" in outcome.err and "it comes into being with these offsets" in outcome.err
+    assert committed(on_broker, group) == {0: 3, 1: 3}
+
+
 def test_a_reset_of_what_is_not_there(on_broker: Command, filled: str, group: str) -> None:
     unknown = on_broker("group", "reset", group, "--topic", filled + "x", "--to-latest")
     assert (unknown.code, f"there is no topic '{filled}x' (did you mean" in unknown.err) == (4, True)

@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cluster
 from penstock.cli.connection import Connection
-from penstock.cli.failure import Failure, usage
+from penstock.cli.failure import ExitCode, Failure, usage
 from penstock.cli.group_changes import commit_offsets, delete_groups, delete_offsets, in_use
 from penstock.cli.group_lag import assignment_text, group_documents, remarks
 from penstock.cli.group_reset import (
@@ -241,9 +241,9 @@ def _refuse_if_in_use(cluster: Cluster, name: str, *, is_new_allowed: bool) -> N
     group = find_groups(cluster, [name]).get(name)
     if group is None:
         failure = unknown_group(cluster, name)
-        if not is_new_allowed or "this command does not know" in failure.message:
+        if not is_new_allowed or failure.code != ExitCode.NOT_FOUND:
             raise failure
-        note(f"{failure.message}: with its first offsets it comes into being")
+        note(f"{failure.message}; it comes into being with these offsets")
     elif group.state != EMPTY:
         raise in_use(group, "reset it")
 

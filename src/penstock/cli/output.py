@@ -19,7 +19,13 @@ from rich.text import Text
 from penstock.cli.failure import Failure
 
 STATUS = "STATUS"
-STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+STYLED_COLUMNS = {STATUS, "STATE"}
+UNDER_WAY = (
+    *("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"),
+    *("Ongoing", "PrepareCommit", "PrepareAbort"),
+)
+STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "Stable": "green", "Empty": "dim"}
+STYLES.update(dict.fromkeys(UNDER_WAY, "yellow"))
 
 
 def print_json(document: Any) -> None:
@@ -60,11 +66,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     table = Table(box=None, header_style="bold cyan", pad_edge=False, padding=(0, 2, 0, 0))
     for index, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
+        cells = [row[index] for row in rows if row[index] is not None]
+        numeric = bool(cells) and all(isinstance(cell, int) for cell in cells)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         styles = [
-            STYLES.get(str(cell), "") if column == STATUS else "" for column, cell in zip(columns, row, strict=True)
+            STYLES.get(str(cell), "") if column in STYLED_COLUMNS else ""
+            for column, cell in zip(columns, row, strict=True)
         ]
         table.add_row(*(Text(_cell(cell), style=style) for cell, style in zip(row, styles, strict=True)))
     Console(highlight=False).print(table)
