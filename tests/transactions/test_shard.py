@@ -7,7 +7,6 @@ import pytest
 from penstock.base.errors import Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord
-from penstock.transactions.deadlines import Deadlines
 from penstock.transactions.names import id_problem, member_of, placed_by
 from penstock.transactions.records import TRANSACTIONS_CODEC
 from penstock.transactions.settings import TransactionSettings
@@ -324,21 +323,3 @@ def test_ids_with_a_name_are_placed_by_it() -> None:
         f"penstock-many:a/{'x' * 101}",
     ):
         assert id_problem(bad)
-
-
-def test_deadlines() -> None:
-    deadlines: Deadlines[str] = Deadlines()
-    assert deadlines.next_ms() is None
-    for key, at_ms in (("a", 30), ("b", 20), ("c", 20), ("a", 10), ("b", 40)):
-        deadlines.set(key, at_ms)
-    deadlines.drop("nobody")
-    assert deadlines.next_ms() == 10
-    assert deadlines.take_due(9, 10) == []
-    assert deadlines.take_due(25, 1) == ["a"]
-    assert deadlines.take_due(25, 10) == ["c"]
-    assert "b" in deadlines
-    deadlines.drop("b")
-    assert deadlines.next_ms() is None
-    for number in range(1000):
-        deadlines.set("x", number)
-    assert deadlines.take_due(10_000, 10) == ["x"]

@@ -14,10 +14,10 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple
 
+from penstock.base.deadlines import Deadlines
 from penstock.base.errors import Error
 from penstock.base.steps import Moment, Step, Token
 from penstock.groups.classic_group import ClassicGroup, ClassicMember, ClassicState
-from penstock.groups.deadlines import Deadlines
 from penstock.groups.table import GroupTable
 from penstock.wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from penstock.wire.messages.k14_sync_group import SyncGroupResponse

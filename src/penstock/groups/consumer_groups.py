@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
+from penstock.base.deadlines import Deadlines
 from penstock.base.steps import Moment, StateRecord, Step
 from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.consumer_change import MemberChange
@@ -21,7 +22,6 @@ from penstock.groups.consumer_member import ConsumerMember, MemberState
 from penstock.groups.consumer_records import epoch_record, member_tombstones, pattern_record, pattern_tombstone
 from penstock.groups.consumer_targets import metadata_hash, subscribed_names
 from penstock.groups.conversion import check_upgrade, downgraded, may_downgrade, upgraded
-from penstock.groups.deadlines import Deadlines
 from penstock.groups.regular_expressions import TopicPatterns
 from penstock.groups.table import GroupTable
 from penstock.wire.messages.offsets_topic_records import (

@@ -22,11 +22,12 @@ its name, some time after the last prepare. Runs are ordered; a late prepare of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
+from penstock.base.deadlines import Deadlines
 from penstock.base.errors import ApiError, Error
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step, Token
-from penstock.transactions.deadlines import Deadlines
 from penstock.transactions.ending import ending_step, markers_step
 from penstock.transactions.names import MemberId, id_of_member, id_problem, member_of, name_problem
 from penstock.transactions.settings import TransactionSettings
@@ -199,7 +200,7 @@ class CommitMany:
         step = Step(records=[_decision_record(name, request.number, now.wall_ms, named)])
         step.and_then(markers_step(decided, self._coordinator_epoch, now.wall_ms))
         others = [each for each in self._table.open_of_name(name) if each.transactional_id not in ids]
-        self._timeouts.drop(name)
+        self._timeouts.clear(name)
         return step.and_then(self._abort(others, now))
 
     def _abort_repeated(self, request: CommitTransactionsRequest, now: Moment) -> Step:
@@ -260,7 +261,7 @@ class CommitMany:
     def on_time(self, now: Moment) -> Step:
         """Names whose clients have been silent for too long: abort what they had prepared."""
         step = Step()
-        for name in self._timeouts.take_due(now.monotonic_ms, NAMES_AT_ONCE_MAX):
+        for name in list(islice(self._timeouts.due(now.monotonic_ms), NAMES_AT_ONCE_MAX)):
             self._newest.pop(name, None)
             step.and_then(self._abort(self._prepared(name), now))
         return step

@@ -15,12 +15,13 @@ brings one; if the state has changed in between and the id is missing after all,
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import islice
 
+from penstock.base.deadlines import Deadlines
 from penstock.base.errors import Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step, Token
 from penstock.transactions.commit_many import CommitMany
-from penstock.transactions.deadlines import Deadlines
 from penstock.transactions.ending import Marker, ending_step, marker_of, markers_step
 from penstock.transactions.finish import Finish, finish_first_protocol, finish_second_protocol
 from penstock.transactions.initialise import first_producer, initialise
@@ -75,7 +76,7 @@ class TransactionShard:
             transaction = Transaction.of_record(transactional_id, record.value)
             self.table.put(transaction)
             if not transaction.is_ongoing or transaction.is_prepared:
-                self._timeouts.drop(transactional_id)
+                self._timeouts.clear(transactional_id)
         parts = member_of(transactional_id)
         if parts is not None:
             self.many.replayed(parts, transactional_id)
@@ -278,7 +279,7 @@ class TransactionShard:
         return step
 
     def _abort_timed_out(self, now: Moment) -> Step:
-        due = self._timeouts.take_due(now.monotonic_ms, ENDED_AT_ONCE_MAX)
+        due = list(islice(self._timeouts.due(now.monotonic_ms), ENDED_AT_ONCE_MAX))
         late = [
             current.ending(is_commit=False, now_ms=now.wall_ms)
             for current in map(self.table.get, due)

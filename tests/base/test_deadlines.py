@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups.deadlines import Deadlines
+from penstock.base.deadlines import Deadlines
 
 KEYS = st.sampled_from("abcd")
 OPERATIONS = st.one_of(

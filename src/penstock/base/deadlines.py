@@ -1,4 +1,4 @@
-"""When something is to be done, for many things at once: sessions that end, rebalances that take too long.
+"""When something is to be done, for many things at once: sessions that end, transactions that take too long.
 
 A deadline that moves to a later time costs nothing but a dictionary entry, which is what a heartbeat does: the heap
 holds the earlier time, and the deadline is put back when that comes round. So `next_ms` may be too early, never late.
