@@ -12,6 +12,7 @@ from uuid import UUID
 
 from penstock.base.errors import Error
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step
+from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.records import OFFSETS_CODEC
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
@@ -99,6 +100,13 @@ class ShardDriver:
     @property
     def now(self) -> Moment:
         return Moment(self.monotonic_ms, self.wall_ms)
+
+    @property
+    def group(self) -> ClassicGroup:
+        """The classic group that most tests are about."""
+        found = self.shard.table.of_kind(GROUP, ClassicGroup)
+        assert found is not None
+        return found
 
     def _new_uuid(self) -> UUID:
         self._uuids += 1

@@ -77,7 +77,7 @@ def test_a_sync_that_waits_is_called_back_by_a_rebalance() -> None:
     pair(driver)
     third = driver.new_member_id()
     waiting = driver.join(third)
-    members = list(driver.shard.table.get("g").members)  # type: ignore[union-attr]
+    members = list(driver.group.members)
     for member_id in members[:2]:
         driver.join(member_id)
     generation = driver.answers[waiting].generation_id
@@ -174,7 +174,7 @@ def test_the_last_one_out_leaves_an_empty_group() -> None:
     assert driver.states() == {"g": "Empty"}
     driver.crash()
     assert driver.states() == {"g": "Empty"}
-    assert driver.shard.table.get("g").generation == 3  # type: ignore[union-attr]
+    assert driver.group.generation == 3
 
 
 # ── LeaveGroup ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,7 +226,7 @@ def static_pair(driver: ShardDriver) -> tuple[str, str]:
     """A stable group of the static members a, which leads, and b; generation 2."""
     driver.join(instance_id="a")
     waiting = driver.join(instance_id="b")
-    first = next(iter(driver.shard.table.get("g").members))  # type: ignore[union-attr]
+    first = next(iter(driver.group.members))
     driver.join(first, instance_id="a")
     second = driver.answers[waiting].member_id
     driver.sync(first, 2, {first: b"A", second: b"B"}, instance_id="a")
@@ -314,21 +314,20 @@ def test_static_members_that_do_not_join_again_stay_until_their_session_ends() -
     driver = ShardDriver()
     first, second = static_pair(driver)
     driver.join(first, instance_id="a")
-    while driver.shard.table.get("g").generation == 2:  # type: ignore[union-attr]
+    while driver.group.generation == 2:
         assert driver.heartbeat(second, 2, instance_id="b") == Error.REBALANCE_IN_PROGRESS
         driver.pass_time(5000)
-    assert set(driver.shard.table.get("g").members) == {first, second}  # type: ignore[union-attr]
+    assert set(driver.group.members) == {first, second}
     driver.sync(first, 3, instance_id="a")
     driver.pass_time(REBALANCE_MS)
-    assert second not in driver.shard.table.get("g").members  # type: ignore[union-attr]
+    assert second not in driver.group.members
 
 
 def test_a_rebalance_in_which_no_static_member_joins_goes_on_waiting() -> None:
     driver = ShardDriver()
     first, second = static_pair(driver)
     pending = driver.join(version=3)
-    member_id = driver.shard.table.get("g").members  # type: ignore[union-attr]
-    third = next(each for each in member_id if each not in (first, second))
+    third = next(each for each in driver.group.members if each not in (first, second))
     assert driver.leave((third, None)) == [Error.NONE]
     assert error_of(driver, pending) == Error.UNKNOWN_MEMBER_ID
     for _ in range(REBALANCE_MS // 5000 + 1):

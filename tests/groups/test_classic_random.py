@@ -13,12 +13,20 @@ partition. It says that
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from penstock.base.errors import Error
 from penstock.base.steps import ProducerEpoch, Step
@@ -28,8 +36,8 @@ from penstock.wire.messages.offsets_topic_records import GroupMetadataKey, Group
 
 from .shard_driver import GROUP, ShardDriver
 
-QUICK = settings(max_examples=25, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck))
-THOROUGH = settings(max_examples=1500, stateful_step_count=120, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(max_examples=1500, stateful_step_count=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 PARTITIONS = range(6)
 CLIENTS = st.integers(0, 4)
@@ -76,6 +84,23 @@ class ClassicLife(RuleBasedStateMachine):
         self.open: dict[int, tuple[int, int]] = {}
         self.next_offset = 0
         self.producer = ProducerEpoch(1, 0)
+
+    @initialize(count=st.integers(0, 4))
+    def begin_well(self, count: int) -> None:
+        self.get_well(self.clients[:count])
+
+    @rule(who=st.sets(CLIENTS, min_size=1), silent=st.sets(CLIENTS, max_size=2), rounds=st.integers(1, 3))
+    def get_on_well(self, who: set[int], silent: set[int], rounds: int) -> None:
+        """Some do for a while what they should, but for those that forget to sync."""
+        self.get_well([self.clients[number] for number in sorted(who)], rounds, silent)
+
+    @rule()
+    def commit_all(self) -> None:
+        """Everybody, and everybody who ever was."""
+        for number in range(len(self.clients)):
+            self.commit(number, number)
+        for which in range(len(self.zombies)):
+            self.commit_as_a_zombie(which, 5)
 
     # ── what clients do ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -219,6 +244,7 @@ class ClassicLife(RuleBasedStateMachine):
         if answer.error_code == Error.MEMBER_ID_REQUIRED:
             client.member_id = answer.member_id
         elif answer.error_code == Error.NONE:
+            self.remember_zombie(client)  # what it was in the generation before
             client.member_id, client.generation = answer.member_id, answer.generation_id
             leads = answer.leader == answer.member_id and not answer.skip_assignment
             client.members = [member.member_id for member in answer.members] if leads else None
@@ -289,24 +315,28 @@ class ClassicLife(RuleBasedStateMachine):
         assert not self.driver.waiting, "somebody waits for ever"
 
     def everybody_gets_well(self) -> None:
-        clients = self.clients[:4]  # as many as fit
         for member_id in list(getattr(self.driver.shard.table.get(GROUP), "pending_members", ())):
             self.driver.leave((member_id, None))
         self.leave(4)
-        for _ in range(30):
+        assert self.get_well(self.clients[:4], rounds=30), "the group does not become stable"
+
+    def get_well(self, clients: list[GroupClient], rounds: int = 10, silent: Collection[int] = ()) -> bool:
+        """Clients join and sync as they should; whether they have got to a stable group by that."""
+        for _ in range(rounds):
             for client in clients:
                 if client.join_token is None and not self.is_in(client):
                     self.join(self.clients.index(client), ("a", "b"))
                     if client.member_id and client.generation < 0 and client.join_token is None:
                         self.join(self.clients.index(client), ("a", "b"))
             for client in clients:
-                if client.generation >= 0 and client.join_token is None and client.sync_token is None:
+                has_joined = client.generation >= 0 and client.join_token is None and client.sync_token is None
+                if has_joined and self.clients.index(client) not in silent:
                     self.sync(self.clients.index(client))
             if all(self.is_in(client) for client in clients):
-                return
+                return True
             self.driver.pass_time(2500)
             self.hear()
-        raise AssertionError("the group does not become stable")
+        return False
 
     def is_in(self, client: GroupClient) -> bool:
         """Whether the client is in the stable group, as both see it."""
