@@ -10,6 +10,7 @@ be answered ends the program, and it is started again.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,14 @@ from confluent_kafka import (
 )
 
 CALL_S = 20
+CLIENT_SETTINGS = {
+    "reconnect.backoff.max.ms": 300,
+    # A client that begins with its bootstrap servers again, because all brokers are away, lets go of the coordinators
+    # it knew but goes on waiting for them (librdkafka 2.16): so an only broker must not look like a new cluster.
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+    "error_cb": lambda error: die(error) if error.fatal() else None,
+}
 POLL_S = 0.2
 ENDED_BY_AN_ERROR = 3
 
@@ -57,8 +66,7 @@ class Transformer:
                 "bootstrap.servers": options.bootstrap,
                 "transactional.id": options.transactional_id,
                 "linger.ms": 0,
-                "reconnect.backoff.max.ms": 300,
-                "log_level": 0,
+                **CLIENT_SETTINGS,
             }
         )
         self._consumer = Consumer(
@@ -68,8 +76,7 @@ class Transformer:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
-                "reconnect.backoff.max.ms": 300,
-                "log_level": 0,
+                **CLIENT_SETTINGS,
                 **options.consumer_settings,
             }
         )
@@ -121,7 +128,14 @@ class Transformer:
 
 
 def sound(message: Message) -> bool:
+    """Whether it is a message; what is said instead passes."""
     return message.error() is None
+
+
+def die(error: KafkaError) -> None:
+    """The client has to be made anew, and so has everything."""
+    say("failed", error)
+    os._exit(ENDED_BY_AN_ERROR)
 
 
 def transformed(value: bytes | None) -> bytes:
@@ -137,11 +151,11 @@ def persistently(call: Callable[[], Any]) -> Any:
             error: KafkaError = failed.args[0]
             if not error.retriable() and error.code() not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise
+            say("again", error.name())
 
 
 if __name__ == "__main__":
     try:
         Transformer(Options(**json.loads(sys.argv[1]))).run()
     except KafkaException as failed:
-        say("failed", failed)
-        sys.exit(ENDED_BY_AN_ERROR)
+        die(failed.args[0])
