@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 RETRY_S_FIRST = 0.05
 RETRY_S_MAX = 2.0
+APPENDED_AT_ONCE_MAX = 50  # markers to one partition; then others get their turn
 COMPLETED_AT_ONCE_MAX = 1000  # transactions in one batch of the shard's log
 OVER = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
 """written, or not needed: the partition knows a newer epoch of the producer, so the transaction is not open there"""
@@ -118,10 +119,14 @@ class Markers:
     async def _append_to(
         self, partition: Partition, endings: Sequence[Ending], is_wanted: Callable[[], bool]
     ) -> list[Error]:
-        def append_all() -> list[Error]:
-            return [self._append_one(partition, each) if is_wanted() else Error.NOT_COORDINATOR for each in endings]
+        def append_some(some: Sequence[Ending]) -> list[Error]:
+            return [self._append_one(partition, each) if is_wanted() else Error.NOT_COORDINATOR for each in some]
 
-        outcomes = await partition.in_turn(append_all)
+        outcomes: list[Error] = []
+        for start in range(0, len(endings), APPENDED_AT_ONCE_MAX):
+            some = endings[start : start + APPENDED_AT_ONCE_MAX]
+            outcomes += await partition.in_turn(partial(append_some, some))
+            await asyncio.sleep(0)  # markers of thousands of producers must not hold up the loop
         error = await _until_committed(partition) if Error.NONE in outcomes else Error.NONE
         return [error if outcome is Error.NONE else outcome for outcome in outcomes]
 
@@ -165,7 +170,6 @@ class _Work:
         while self._of_partition and self._is_wanted():
             for name in list(self._of_partition):
                 await self._write(name)
-                await asyncio.sleep(0)  # markers of thousands of producers must not hold up the loop
             self._tell()
             if self._of_partition:
                 await asyncio.sleep(delay_s)
