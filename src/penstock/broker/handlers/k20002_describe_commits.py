@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from penstock.base.errors import ApiError, Error
 from penstock.base.steps import Step
 from penstock.broker.broker import Broker
+from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
 from penstock.transactions.names import MARK
 from penstock.wire.messages.k20002_describe_commits import (
@@ -17,7 +20,7 @@ from penstock.wire.messages.k20002_describe_commits import (
 async def handle(broker: Broker, request: DescribeCommitsRequest, _context: RequestContext) -> DescribeCommitsResponse:
     if request.names is not None:
         names = dict.fromkeys(request.names)
-        return DescribeCommitsResponse(names=[await _describe(broker, name) for name in names])
+        return DescribeCommitsResponse(names=await for_each(names, partial(_describe, broker)))
     if broker.transactions.is_loading:
         return DescribeCommitsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS)
     found: list[DescribeCommitsResponseName] = []

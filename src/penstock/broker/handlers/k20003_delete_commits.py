@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
+from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
 from penstock.transactions.names import MARK
 from penstock.wire.messages.k20003_delete_commits import (
@@ -15,7 +18,7 @@ from penstock.wire.messages.k20003_delete_commits import (
 
 async def handle(broker: Broker, request: DeleteCommitsRequest, _context: RequestContext) -> DeleteCommitsResponse:
     names = dict.fromkeys(request.names)
-    return DeleteCommitsResponse(names=[await _delete(broker, name) for name in names])
+    return DeleteCommitsResponse(names=await for_each(names, partial(_delete, broker)))
 
 
 async def _delete(broker: Broker, name: str) -> DeleteCommitsResponseName:

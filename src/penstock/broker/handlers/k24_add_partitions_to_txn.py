@@ -6,13 +6,14 @@ be "verify only". If one of the partitions does not exist, none of its transacti
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
+from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
 from penstock.transactions.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL
 from penstock.wire.messages.k24_add_partitions_to_txn import (
@@ -36,8 +37,8 @@ async def handle(
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=await _add_for_client(broker, request, context.version)
         )
-    working = [_add_for_broker(broker, each) for each in request.transactions]
-    return AddPartitionsToTxnResponse(results_by_transaction=list(await asyncio.gather(*working)))
+    results = await for_each(request.transactions, partial(_add_for_broker, broker))
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 async def _add_for_client(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.steps import Step
 from penstock.broker.broker import Broker
+from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
@@ -19,9 +20,7 @@ async def handle(
     broker: Broker, request: DescribeTransactionsRequest, _context: RequestContext
 ) -> DescribeTransactionsResponse:
     ids = dict.fromkeys(request.transactional_ids)
-    return DescribeTransactionsResponse(
-        transaction_states=list(await asyncio.gather(*(_describe(broker, each) for each in ids)))
-    )
+    return DescribeTransactionsResponse(transaction_states=await for_each(ids, partial(_describe, broker)))
 
 
 async def _describe(broker: Broker, transactional_id: str) -> DescribeTransactionsResponseTransaction:
