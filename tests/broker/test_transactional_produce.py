@@ -366,6 +366,20 @@ def test_without_its_transactional_id_nothing_of_a_request_is_taken(bench: Bench
     bench.run(drive)
 
 
+def test_a_flood_of_producers_is_forgotten(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.broker.verification.VERIFICATIONS_MAX", 10)
+
+    async def drive() -> None:
+        for error, left in ((Error.NOT_COORDINATOR, 10), (Error.INVALID_PRODUCER_ID_MAPPING, 0)):
+            for producer in range(30):
+                bench.coordinator.errors = [error]
+                await bench.produce(ADDS, (0, batch(0, producer=producer)))
+            assert len(bench.partition().verifications) == left
+        assert await bench.produce(ADDS, (0, batch(0, producer=77))) == [(Error.NONE, 0)]
+
+    bench.run(drive)
+
+
 def test_ordinary_batches_with_a_transactional_id_are_ordinary(bench: Bench) -> None:
     async def drive() -> None:
         idempotent = batch(0, transactional=False)

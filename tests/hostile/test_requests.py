@@ -111,7 +111,7 @@ def test_forged_control_batches_are_refused(target: Any) -> None:
 def test_forged_transactional_batches_are_refused(target: Any) -> None:
     batch = batch_of([b"x"], transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     answer = produce(target, "forged", batch)
-    assert Error(answer.error_code) in (Error.INVALID_TXN_STATE, Error.INVALID_PRODUCER_ID_MAPPING)
+    assert answer.error_code == Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_only_what_was_appended_can_be_read_after_refusals(target: Any) -> None:
