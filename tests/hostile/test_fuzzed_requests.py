@@ -15,7 +15,7 @@ import pytest
 
 from penstock.testing.raw_client import ConnectionEnded, RawClient
 from penstock.testing.sim_client import batch_of
-from penstock.wire.api import APIS
+from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.api_declaration import Api
 from penstock.wire.codec import encode
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest
@@ -23,6 +23,7 @@ from penstock.wire.schema import Field, Kind, Message, schema_of
 
 pytestmark = pytest.mark.fuzz
 
+ALL_APIS = APIS | OWN_APIS
 ANSWER_S = 10.0
 MUTATIONS = 40
 LONG_MUTATIONS = 2000
@@ -114,7 +115,9 @@ def served(shared_broker: Any) -> list[Any]:
     for name in ("fuzzed", "fuzzed-2"):
         shared_broker.create_topic(name)
     with shared_broker.connect() as client:
-        return list(client.call(ApiVersionsRequest(client_software_name="raw", client_software_version="1")).api_keys)
+        return list(
+            client.call(ApiVersionsRequest(client_software_name="penstock", client_software_version="1")).api_keys
+        )
 
 
 def test_every_api_and_version(target: Any, served: list[Any], request: pytest.FixtureRequest) -> None:
@@ -122,7 +125,7 @@ def test_every_api_and_version(target: Any, served: list[Any], request: pytest.F
     chance = random.Random(1)
     attacker = Attacker(target)
     for row in served:
-        api = APIS[row.api_key]
+        api = ALL_APIS[row.api_key]
         for version in range(row.min_version, row.max_version + 1):
             for body in mutations(encode(sample(api.request, version, chance), version), count, chance):
                 try:
@@ -141,7 +144,7 @@ def test_many_mutants_at_once(target: Any, served: list[Any]) -> None:
         for client in clients:
             row = chance.choice(served)
             version = chance.randrange(row.min_version, row.max_version + 1)
-            body = encode(sample(APIS[row.api_key].request, version, chance), version)
+            body = encode(sample(ALL_APIS[row.api_key].request, version, chance), version)
             client.send(b"".join(client.frame(row.api_key, version, mutant) for mutant in mutations(body, 3, chance)))
     for client in clients:
         client.close()

@@ -39,7 +39,7 @@ T = TypeVar("T")
 RETRY_S_FIRST = 0.05
 RETRY_S_MAX = 2.0
 APPENDED_AT_ONCE_MAX = 50  # markers to one partition; then others get their turn
-COMPLETED_AT_ONCE_MAX = 1000  # transactions in one batch of the shard's log
+COMPLETED_AT_ONCE_MAX = 200  # transactions in one batch of the log of their shard
 OVER = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
 """written, or not needed: the partition knows a newer epoch of the producer, so the transaction is not open there"""
 
