@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,13 +165,58 @@ def test_committed_offsets_only(broker: BrokerProcess, tool_runner: Any) -> None
     assert 10 not in offsets and offsets.count(9) == 1 and offsets.count(11) == 1
 
 
-@pytest.mark.slow
-def test_the_transcript_is_that_of_kafka(
-    kafka_libs: Path, java_program: JavaProgram, tool_runner: Any, tmp_path: Path
-) -> None:
-    with ApacheKafka(kafka_libs, tmp_path / "kafka", settings=SETTINGS) as kafka:
+@pytest.fixture(scope="module")
+def logs_of_kafka(kafka_libs: Path, java_program: JavaProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log directory of an Apache Kafka that was stopped after it had written everything."""
+    with ApacheKafka(kafka_libs, tmp_path_factory.mktemp("internal") / "kafka", settings=SETTINGS) as kafka:
         java_program("InternalTopics", kafka.bootstrap)
-        found = written(tool_runner, kafka.data)
+    return kafka.data
+
+
+@pytest.mark.slow
+def test_the_transcript_is_that_of_kafka(logs_of_kafka: Path, tool_runner: Any) -> None:
+    found = written(tool_runner, logs_of_kafka)
     if "PENSTOCK_WRITE_TRANSCRIPTS" in os.environ:
         TRANSCRIPT.write_text(found)
     assert found.splitlines() == TRANSCRIPT.read_text().splitlines()
+
+
+@pytest.mark.slow
+def test_we_go_on_with_what_kafka_wrote(logs_of_kafka: Path, tool_runner: Any, tmp_path: Path) -> None:
+    """Our broker is given Kafka's internal topics in place of its own."""
+    broker = BrokerProcess(tmp_path / "data", settings=SETTINGS).start()
+
+    def run(tool: str, *arguments: str) -> list[list[str]]:
+        return [
+            line.split() for line in tool_runner.run(tool, "--bootstrap-server", broker.bootstrap, *arguments).lines
+        ]
+
+    try:
+        run("ConsumerGroupCommand", "--describe", "--group", "nobody")  # whoever is asked for them makes the topics
+        run("TransactionsCommand", "describe", "--transactional-id", "nobody")
+        broker.stop()
+        for topic in DECODERS:
+            take_over(logs_of_kafka / f"{topic}-0", broker.data / "logs" / f"{topic}-0")
+        broker.start()
+        groups = run("ConsumerGroupCommand", "--list", "--state", "--type")[1:]
+        assert sorted(groups) == [
+            ["altered", "Classic", "Empty"],
+            ["new-range", "Consumer", "Empty"],
+            ["new-static", "Consumer", "Assigning"],  # its topic is not there, which calls for another assignment
+            ["static", "Classic", "Stable"],
+        ]
+        (member,) = run("ConsumerGroupCommand", "--describe", "--group", "static", "--members")[2:]
+        assert member[2:] == ["desk", "/127.0.0.1", "somebody", "2"]
+        (transaction,) = run("TransactionsCommand", "describe", "--transactional-id", "mover")[1:]
+        assert transaction[1] == "mover" and transaction[3:6] == ["4", "Empty", "30000"]
+    finally:
+        broker.close()
+
+
+def take_over(theirs: Path, ours: Path) -> None:
+    """Put the segments of a partition in place of ours; everything else is built anew from them."""
+    for file in ours.iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    for file in theirs.glob("*.log"):
+        shutil.copy(file, ours)
