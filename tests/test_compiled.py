@@ -73,7 +73,7 @@ def test_the_plain_ones_are_found() -> None:
 @pytest.mark.skipif(
     not any((PACKAGE / f"{MODULES[0]}{suffix}").exists() for suffix in EXTENSION_SUFFIXES), reason="nothing is built"
 )
-@pytest.mark.skipif("PENSTOCK_PLAIN" in os.environ, reason="plain Python is asked for")
+@pytest.mark.skipif("PLAIN_PENSTOCK" in os.environ, reason="plain Python is asked for")
 def test_what_is_built_is_used() -> None:
     assert _records.is_compiled(), "build again: python setup.py build_ext --inplace"
 
@@ -83,7 +83,7 @@ def test_plain_python_passes_the_same_tests() -> None:
     tests = [str(ROOT / "tests" / name) for name in PLAIN_TOO]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
-        env={**os.environ, "PENSTOCK_PLAIN": "1"},
+        env={**os.environ, "PLAIN_PENSTOCK": "1"},
         cwd=ROOT,
         capture_output=True,
         text=True,

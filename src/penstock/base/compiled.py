@@ -2,7 +2,7 @@
 
 Each of them is plain Python with a `.pxd` file of C types beside it. `setup.py` builds them where there is a compiler;
 the compiled ones share the layout of their objects, so all are used or none. In a working copy a source may be newer
-than what was built from it: then none are, until they are built again. `PENSTOCK_PLAIN=1` does without them, too.
+than what was built from it: then none are, until they are built again. `PLAIN_PENSTOCK=1` does without them, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlainFinder:
 
 def choose(package_folder: str) -> None:
     """Called first of all: make sure that whatever is imported from now on fits together."""
-    if os.environ.get("PENSTOCK_PLAIN") or not is_all_built(package_folder):
+    if os.environ.get("PLAIN_PENSTOCK") or not is_all_built(package_folder):
         sys.meta_path.insert(0, PlainFinder(package_folder))
 
 

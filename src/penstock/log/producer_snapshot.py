@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
 
-from crc32c import crc32c
-
+from penstock.base.crc import crc32c
 from penstock.log.producers import NO_OFFSET, NO_SEQUENCE, SEQUENCE_MASK, ProducedBatch, ProducerState
 
 VERSION = 1

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from crc32c import crc32c
-
+from penstock.base.crc import crc32c
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Buffer
 

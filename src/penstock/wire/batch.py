@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from crc32c import crc32c
-
+from penstock.base.crc import crc32c
 from penstock.wire._batch import ATTRIBUTES_OFFSET as ATTRIBUTES_OFFSET
 from penstock.wire._batch import COMPRESSION_MASK as COMPRESSION_MASK
 from penstock.wire._batch import COMPRESSION_MAX as COMPRESSION_MAX

@@ -17,8 +17,7 @@ from itertools import accumulate, pairwise
 from struct import error as StructError
 from typing import NamedTuple, TypedDict, Unpack
 
-from crc32c import crc32c
-
+from penstock.base.crc import crc32c
 from penstock.base.world import Buffer
 from penstock.wire._records import RECORD_OVERHEAD_MAX, RECORD_SIZE_MIN, RecordError, encode, is_compiled, scan
 from penstock.wire.batch import (

@@ -18,8 +18,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from penstock.base.crc import crc32c
 from penstock.base.world import Disk, File, NoSpaceError, lacks_space, read_file, write_file_durably
 
 _FRAME = struct.Struct(">4sII")  # mark, payload length, CRC32C
