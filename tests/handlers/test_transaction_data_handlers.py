@@ -262,6 +262,17 @@ def test_produce_to_internal_topics(client: Any, writer: Writer, version: int) -
     assert refused == [(Error.INVALID_TOPIC_EXCEPTION, -1)]
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_delete_records_of_internal_topics(client: Any, version: int) -> None:
+    make_groups(client)
+    rows = [{"partition_index": index, "offset": 0} for index in (0, 99)]
+    answer = client.ask(
+        "DeleteRecords", version, topics=[{"name": OFFSETS_TOPIC, "partitions": rows}], timeout_ms=10_000
+    )
+    errors = {part.partition_index: Error(part.error_code) for part in answer.topics[0].partitions}
+    assert errors[0] is Error.INVALID_TOPIC_EXCEPTION
+
+
 # ── Fetch ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

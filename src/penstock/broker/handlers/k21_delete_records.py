@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.wire.messages.k21_delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsRequestPartition,
@@ -29,6 +30,8 @@ async def handle(broker: Broker, request: DeleteRecordsRequest, _context: Reques
 async def _delete(broker: Broker, topic: str, part: DeleteRecordsRequestPartition) -> DeleteRecordsResponsePartition:
     try:
         partition = broker.partitions.find(topic, part.partition_index)
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"only the broker itself deletes records of {topic}")
         if not partition.log.config.deletes:
             raise ApiError(Error.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted")
         offset = partition.high_watermark if part.offset == TO_HIGH_WATERMARK else part.offset
