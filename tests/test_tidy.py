@@ -21,7 +21,7 @@ FORBIDDEN_IN_PURE = {"asyncio", "socket", "threading", "time", "random", "os", "
 SHELL_PACKAGES = ("broker", "log", "zookeeper")
 FORBIDDEN_IN_SHELL = {"socket", "time", "random", "os", "uvloop", "selectors", "subprocess"}
 FORBIDDEN_NAMES = {"common", "utils", "util", "helpers", "manager", "coordinator", "misc"}
-HEAVY_AND_OPTIONAL = {"pyspark", "pyarrow", "pandas"}
+HEAVY_AND_RARE = {"pyspark", "pyarrow", "pandas", "re2"}
 TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {
@@ -86,7 +86,7 @@ def _imports_inside_functions(path: Path, tree: ast.Module) -> Iterator[str]:
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node, name in imports_of(function):
-                if name.split(".")[0] not in HEAVY_AND_OPTIONAL:
+                if name.split(".")[0] not in HEAVY_AND_RARE:
                     yield f"{path}:{node.lineno}: an import inside a function"
 
 

@@ -11,9 +11,8 @@ touches only the names that came or went. A pattern must match the whole name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
+from functools import cache
 from typing import Any
-
-import re2
 
 from penstock.base.errors import ApiError, Error
 
@@ -24,11 +23,6 @@ WORK_PER_PORTION = 2_000_000
 """steps of the matcher: some milliseconds for ordinary patterns, twenty for the worst"""
 WORK_PER_CALL = 500
 """what it costs to call the matcher at all, in such steps"""
-
-_OPTIONS = re2.Options()
-_OPTIONS.max_mem = PATTERN_MEMORY_BYTES_MAX
-_OPTIONS.log_errors = False
-_OPTIONS.never_capture = True
 
 
 class _Pattern:
@@ -63,6 +57,18 @@ class _Pattern:
             self.pending += there
 
 
+@cache
+def _matcher() -> tuple[Any, Any]:
+    """RE2 and its options. A broker whose clients send no patterns does without its three megabytes."""
+    import re2
+
+    options = re2.Options()
+    options.max_mem = PATTERN_MEMORY_BYTES_MAX
+    options.log_errors = False
+    options.never_capture = True
+    return re2, options
+
+
 def compile_pattern(text: str) -> Any:
     """A pattern that is safe to run; ApiError if it is no regular expression, or too large."""
     if len(text) > PATTERN_LENGTH_MAX:
@@ -70,8 +76,9 @@ def compile_pattern(text: str) -> Any:
             Error.INVALID_REGULAR_EXPRESSION,
             f"a regular expression has at most {PATTERN_LENGTH_MAX} characters, this one has {len(text)}",
         )
+    re2, options = _matcher()
     try:
-        return re2.compile(text, _OPTIONS)
+        return re2.compile(text, options)
     except (re2.error, UnicodeError) as error:
         raise ApiError(
             Error.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex {text!r} is not valid: {error}"
