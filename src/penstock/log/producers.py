@@ -115,8 +115,10 @@ class ProducerStates(ProducerTable):
         self.decided.append((marker_offset, first_offset))
         if kind is not ControlType.ABORT:
             return None
-        stable = min(self._open.values(), default=marker_offset + 1)
-        return AbortedTransaction(producer_id, first_offset, marker_offset, stable)
+        stable = self.first_open_offset
+        return AbortedTransaction(
+            producer_id, first_offset, marker_offset, stable if stable is not None else marker_offset + 1
+        )
 
     # -- transactions
 
@@ -128,13 +130,13 @@ class ProducerStates(ProducerTable):
     @property
     def first_open_offset(self) -> int | None:
         """Where the oldest transaction without a marker begins."""
-        return min(self._open.values(), default=None)
+        return next(iter(self._open.values()), None)  # they are in the order in which they began
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Transactions whose markers are below the high watermark are stable now."""
         self.decided = [pair for pair in self.decided if pair[0] >= high_watermark]
-        starts = [first_offset for _marker, first_offset in self.decided]
-        self.first_unstable_offset = min([ALL_STABLE, *self._open.values(), *starts])
+        first_decided = min((first_offset for _marker, first_offset in self.decided), default=ALL_STABLE)
+        self.first_unstable_offset = min(first_decided, next(iter(self._open.values()), ALL_STABLE))
 
     # -- as a whole
 
@@ -175,11 +177,9 @@ class ProducerStates(ProducerTable):
     def replace(self, states: Iterable[ProducerState], end_offset: int) -> None:
         """Become what a snapshot at this offset says."""
         self._by_id = {state.producer_id: state for state in states}
-        self._open = {
-            state.producer_id: state.transaction_first_offset
-            for state in self._by_id.values()
-            if state.transaction_first_offset != NO_OFFSET
-        }
+        unended = [state for state in self._by_id.values() if state.transaction_first_offset != NO_OFFSET]
+        unended.sort(key=lambda state: state.transaction_first_offset)
+        self._open = {state.producer_id: state.transaction_first_offset for state in unended}
         self.decided = []
-        self.first_unstable_offset = min(self._open.values(), default=ALL_STABLE)
+        self.first_unstable_offset = next(iter(self._open.values()), ALL_STABLE)
         self.end_offset = end_offset
