@@ -4,6 +4,7 @@ The machine decides (`base/steps.py`); here its records are appended, replayed, 
 committed. Three rules make that safe:
 
 - Decisions are made one at a time and on the newest state. While the partition takes no appends (a sync) they queue.
+  Their records are replayed at once and appended together at the end of the loop's turn: many requests share a batch.
 - An answer waits until everything that was appended before it is committed, its own records or not: nobody is told
   what a crash could take back.
 - When an append fails, what the machine holds in memory may be ahead of the log. It is thrown away and a new one is
@@ -35,6 +36,7 @@ from penstock.wire.state_records import StateCodec
 logger = logging.getLogger(__name__)
 
 LOAD_BYTES = 1 << 20  # read and decoded in another thread at a time
+WRITTEN_AT_ONCE_MAX = 500  # records in a batch of several decisions
 REPLAYED_AT_ONCE_MAX = 500  # records; then others get their turn
 RELOAD_AFTER_S = 1.0  # a disk that refused an append is not asked again at once,
 RELOAD_AFTER_S_MAX = 60.0  # and one that cannot be read less and less often
@@ -95,6 +97,8 @@ class StateLog(Generic[M]):
         self._world = world
         self._unanswered: set[asyncio.Future[Any]] = set()
         self._queue: deque[Callable[[], None]] = deque()  # decisions that wait for a sync to end
+        self._unwritten: list[Record] = []  # decided and replayed in this turn of the loop
+        self._untold: list[Step] = []  # whose answers wait for that
         self._is_draining = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
@@ -145,6 +149,7 @@ class StateLog(Generic[M]):
         token.add_done_callback(self._unanswered.discard)
 
         def end() -> None:
+            self._write()
             try:
                 if not is_wanted():
                     raise ApiError(Error.NOT_COORDINATOR)
@@ -188,44 +193,91 @@ class StateLog(Generic[M]):
         try:
             step = decide(now)
             if step.records:
-                self._append(step, now.wall_ms)
-        except ApiError as error:
-            logger.error("%s: a decision could not be written, the shard is read again: %s", self.partition.name, error)
-            self._reload(RELOAD_AFTER_S)
-            return
-        except Exception:
-            logger.exception("%s: a decision failed, the shard is read again", self.partition.name)
-            self._reload(RELOAD_AFTER_S)
+                self._put(step, now.wall_ms)
+        except Exception as error:
+            self._failed(error)
             return
         if step.answers or step.actions:
-            self._when_committed(lambda: self._tell(step))
+            if self._unwritten:
+                self._untold.append(step)
+            else:
+                self._when_committed(lambda: self._tell(step))
         self._set_timer(now.monotonic_ms)
 
-    def _append(self, step: Step, wall_ms: int) -> None:
-        encoded = map(self._shape.codec.encode, step.records)
-        records = [Record(offset, wall_ms, key, value) for offset, (key, value) in enumerate(encoded)]
-        if step.producer is not None:
-            batch = build_batch(
-                records,
-                compression=self._shape.compression,
-                transactional=True,
-                producer_id=step.producer.producer_id,
-                producer_epoch=step.producer.producer_epoch,
-            )
-        else:
-            batch = build_batch(records, compression=self._shape.compression)
-        appended = self.partition.append_own(memoryview(bytearray(batch)), wall_ms)
-        for offset, record in enumerate(step.records, appended.base_offset):
+    def _put(self, step: Step, wall_ms: int) -> None:
+        """Replay a step's records, and have them written before the loop's turn ends."""
+        if step.producer is not None and self._unwritten:
+            self._append(None)
+        unwritten = self._unwritten
+        first = len(unwritten)
+        encode = self._shape.codec.encode
+        for number, record in enumerate(step.records, first):
+            unwritten.append(Record(number, wall_ms, *encode(record)))
+        offset = self.partition.log.end_offset + first
+        for record in step.records:
             self.machine.replay(record, step.producer, offset)
+            offset += 1
+        if step.producer is not None:
+            self._append(step.producer)
+        elif len(unwritten) >= WRITTEN_AT_ONCE_MAX:
+            self._append(None)
+        elif not first:
+            asyncio.get_running_loop().call_soon(self._write)
+
+    def _write(self) -> None:
+        """Append what was decided in this turn."""
+        if not self._unwritten:
+            return
+        if self.partition.is_syncing:
+            self.partition.when_writable(self._write)
+            return
+        try:
+            self._append(None)
+        except Exception as error:
+            self._failed(error)
+
+    def _append(self, producer: ProducerEpoch | None) -> None:
+        records, self._unwritten = self._unwritten, []
+        told, self._untold = self._untold, []
+        transactional = producer is not None
+        producer_id, epoch = producer if producer is not None else (-1, -1)
+        batch = build_batch(
+            records,
+            compression=self._shape.compression,
+            transactional=transactional,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        self.partition.append_own(memoryview(bytearray(batch)), records[-1].timestamp)
+        if told:
+            self._when_committed(lambda: self._tell_all(told))
+
+    def _failed(self, error: Exception) -> None:
+        """What is in memory may be ahead of the log."""
+        name = self.partition.name
+        if isinstance(error, ApiError):
+            logger.error("%s: a decision could not be written, the shard is read again: %s", name, error)
+        else:
+            logger.error("%s: a decision failed, the shard is read again", name, exc_info=error)
+        self._reload(RELOAD_AFTER_S)
 
     def _when_committed(self, tell: Callable[[], None]) -> None:
-        """Call back when all that is in the log now is committed."""
-        partition = self.partition
+        """Call back when all that is in the log now is committed, unless the shard has been read again by then."""
+        partition, machine = self.partition, self.machine
         end_offset = partition.log.end_offset
+
+        def committed(error: Error) -> None:
+            if error is Error.NONE and self.machine is machine:
+                tell()
+
         if partition.leader.high_watermark >= end_offset:
             tell()
         else:
-            partition.when_committed(end_offset, lambda error: tell() if error is Error.NONE else None)
+            partition.when_committed(end_offset, committed)
+
+    def _tell_all(self, steps: list[Step]) -> None:
+        for step in steps:
+            self._tell(step)
 
     def _tell(self, step: Step) -> None:
         for token, response in step.answers:
@@ -303,6 +355,7 @@ class StateLog(Generic[M]):
             self._timer.cancel()
             self._timer = None
         self._queue.clear()
+        self._unwritten, self._untold = [], []
         for token in list(self._unanswered):
             if not token.done():
                 token.set_exception(ApiError(error))
