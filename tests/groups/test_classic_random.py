@@ -78,7 +78,7 @@ class ClassicLife(RuleBasedStateMachine):
         self.driver.on_step = lambda step: self.steps.append(step) if step.records else None
         self.clients = [GroupClient(number) for number in range(5)]
         self.zombies: list[tuple[str, int]] = []
-        self.owners: dict[tuple[int, int], str] = {}
+        self.owners: dict[tuple[int, int, int], str] = {}
         self.committed: dict[int, tuple[int, int]] = {}
         """partition → (offset, where in the log it was committed)"""
         self.open: dict[int, tuple[int, int]] = {}
@@ -226,6 +226,11 @@ class ClassicLife(RuleBasedStateMachine):
                     return record.value
         return None
 
+    def deletions(self) -> int:
+        """How often the group was forgotten, empty and without offsets as it was: its generations begin anew."""
+        records = [record for step in self.steps for record in step.records]
+        return sum(isinstance(record.key, GroupMetadataKey) and record.value is None for record in records)
+
     def hear(self) -> None:
         """Take the answers that have come."""
         for client in self.clients:
@@ -258,7 +263,7 @@ class ClassicLife(RuleBasedStateMachine):
             self.take_error(client, Error(answer.error_code))
             return
         for partition in answer.assignment:
-            owner = self.owners.setdefault((client.generation, partition), client.owner)
+            owner = self.owners.setdefault((self.deletions(), client.generation, partition), client.owner)
             assert owner == client.owner, "a partition has two owners in one generation"
 
     def take_error(self, client: GroupClient, error: Error) -> None:
