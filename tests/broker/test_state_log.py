@@ -274,3 +274,28 @@ def test_a_decision_that_fails_is_a_bug_that_stops_nothing(bench: Bench) -> None
         assert await add(log, "a") == 2
 
     bench.run(drive)
+
+
+def test_what_a_shard_decided_before_it_was_read_again_is_left_to_the_new_one() -> None:
+    bench = Bench({"log.flush.mode": "always"})
+
+    async def drive() -> None:
+        log = await bench.shard()
+        disk = bench.machine.disk
+
+        def act(machine: Counters, now: Moment) -> Step:
+            return Step(machine.add("nobody", "a", now).records, actions=["by the old one"])
+
+        disk.slow_when(lambda operation: operation.kind == "sync", 5)
+        log.do(act)
+        await asyncio.sleep(0)  # it is written by now, and the sync has not begun
+        with pytest.raises(ApiError):
+            await log.ask(lambda machine, token, now: machine.no_such_thing(token))  # type: ignore[attr-defined]
+        await bench.until(lambda: log.is_loaded)
+        assert log.partition.high_watermark < log.partition.log.end_offset
+        await bench.until(lambda: log.partition.high_watermark == log.partition.log.end_offset)
+        assert await look(log, "a") == 1
+        assert bench.done == []
+
+    bench.run(drive)
+    bench.simulation.close()
