@@ -267,6 +267,15 @@ def test_targets_are_not_computed_more_often_than_allowed() -> None:
     assert (first.partitions, second.partitions) == ({"t": [0, 1]}, {"t": [2, 3]})
 
 
+def test_a_clock_that_is_put_back_holds_up_no_target() -> None:
+    driver = ConsumerDriver(GroupSettings(consumer_assignment_interval_ms=1000))
+    first = driver.member("m0", "t")
+    driver.wall_ms -= 3_600_000
+    second = driver.member("m1", "t")
+    settle(first, second)
+    assert (first.partitions, second.partitions) == ({"t": [0, 1]}, {"t": [2, 3]})
+
+
 # ── static members ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -112,9 +112,11 @@ class MemberChange:
         self.target = Target(self.epoch, targets[self.member.member_id])
 
     def _is_time(self) -> bool:
-        interval_ms = self._settings.consumer_assignment_interval_ms
         assigned_at_ms = self.group.assigned_at_ms
-        return not assigned_at_ms or not interval_ms or self._now.wall_ms >= assigned_at_ms + interval_ms
+        if not assigned_at_ms:
+            return True
+        age_ms = self._now.wall_ms - assigned_at_ms  # below 0 if the clock was put back, perhaps by hours
+        return not 0 <= age_ms < self._settings.consumer_assignment_interval_ms
 
     def _replaced_id(self) -> str | None:
         """Whom this static member takes the place of."""
