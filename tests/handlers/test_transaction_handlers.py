@@ -14,6 +14,7 @@ OWN = {
     "transaction_states*.transaction_start_time_ms": "each broker's own clock",
     "transaction_states*.topics*.partitions": "a set, in any order",
 }
+NOBODY = {"transaction_states[[]*": "known by the producer's id, which is 0 for none and not the producer 0"}
 NEW = {"producer_id": -1, "producer_epoch": -1}
 
 
@@ -36,6 +37,13 @@ class Transactions:
             key_type=1,
             coordinator_keys=[self.id],
             until=lambda answer: answer.coordinators[0].error_code == Error.NONE,
+        )
+        deadline = time.monotonic() + WAIT_S
+        while self._describe(not_kafka="ours is waited for").error_code == Error.COORDINATOR_LOAD_IN_PROGRESS:
+            assert time.monotonic() < deadline
+        self._describe(
+            until=lambda answer: answer.transaction_states[0].error_code == Error.TRANSACTIONAL_ID_NOT_FOUND,
+            differs=NOBODY,
         )
 
     def init(self, version: int = 5, *, timeout_ms: int = 60_000, **named: int) -> Error:
@@ -102,7 +110,7 @@ class Transactions:
         )
 
     def _describe(self, **options: Any) -> Any:
-        answer = self.client.ask("DescribeTransactions", 0, transactional_ids=[self.id], differs=OWN, **options)
+        answer = self.client.ask("DescribeTransactions", 0, transactional_ids=[self.id], **{"differs": OWN, **options})
         return answer.transaction_states[0]
 
 
@@ -307,11 +315,17 @@ def test_protocols_in_turn(client: Any, transactions: Transactions, version: int
 
 
 def test_describe(client: Any, transactions: Transactions) -> None:
-    other = transactions.id + "-none"
-    answer = client.ask("DescribeTransactions", 0, transactional_ids=[other])
-    assert answer.transaction_states[0].error_code == Error.TRANSACTIONAL_ID_NOT_FOUND
-    answer = client.ask("DescribeTransactions", 0, transactional_ids=[""])
-    assert answer.transaction_states[0].error_code == Error.INVALID_REQUEST
+    for transactional_id, error in (
+        (transactions.id + "-none", Error.TRANSACTIONAL_ID_NOT_FOUND),
+        ("", Error.INVALID_REQUEST),
+    ):
+        client.ask(
+            "DescribeTransactions",
+            0,
+            transactional_ids=[transactional_id],
+            differs=NOBODY,
+            until=lambda answer, error=error: answer.transaction_states[0].error_code == error,
+        )
     assert client.ask("DescribeTransactions", 0, transactional_ids=[]).transaction_states == []
     transactions.init(timeout_ms=54_321)
     found = transactions.state()
