@@ -326,6 +326,32 @@ def test_a_newer_epoch_forgets_what_waited_in_the_older_one(bench: Bench) -> Non
     bench.run(drive)
 
 
+def test_a_replaced_producer_does_not_take_the_question_of_the_new_one_away(bench: Bench) -> None:
+    """Both are asked for at the same time, and the answer for the old one comes first."""
+
+    async def drive() -> None:
+        other = await bench.connect()
+        is_new_asked, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def new_one_begins() -> None:
+            async def wait() -> None:
+                is_new_asked.set()
+                await may_go_on.wait()
+
+            bench.coordinator.meanwhile = wait
+            bench.coordinator.errors = [Error.INVALID_PRODUCER_EPOCH]
+            later.append(bench.send(ADDS, (0, batch(0, epoch=1)), client=other))
+            await is_new_asked.wait()
+
+        later: list[asyncio.Future[Any]] = []
+        bench.coordinator.meanwhile = new_one_begins
+        assert await bench.produce(ADDS, (0, batch(0))) == [(Error.INVALID_PRODUCER_EPOCH, -1)]
+        may_go_on.set()
+        assert told(await later[0]) == [(Error.NONE, 0)]
+
+    bench.run(drive)
+
+
 def test_a_producer_of_the_second_protocol_begins_with_sequence_zero(bench: Bench) -> None:
     async def drive() -> None:
         assert await bench.produce(ADDS, (0, batch(3))) == [(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]

@@ -91,7 +91,7 @@ class TransactionalProduce:
             errors = await self._ask_once(self._producer)
             is_finishing = self._is_add and Error.CONCURRENT_TRANSACTIONS in errors.values()
             if not is_finishing or clock.monotonic() >= give_up_at:
-                self._take_errors(self._producer.producer_id, errors)
+                self._take_errors(self._producer, errors)
                 return
             await asyncio.sleep(settings.integer("add.partitions.to.txn.retry.backoff.ms") / 1000)
             self._begin(self._producer)  # the marker that was being written took the others away
@@ -100,13 +100,13 @@ class TransactionalProduce:
         names = list(self._verifications)
         return await add_or_verify(self._broker, self._transactional_id, producer, names, is_add=self._is_add)
 
-    def _take_errors(self, producer_id: int, errors: Mapping[TopicPartition, Error]) -> None:
+    def _take_errors(self, producer: ProducerEpoch, errors: Mapping[TopicPartition, Error]) -> None:
         for name, error in errors.items():
             if error is not Error.NONE:
                 self._errors[name] = error
                 if not error.retriable:
                     partition, _ = self._batches[name]
-                    partition.verifications.forget(producer_id)
+                    partition.verifications.refuse(producer)
 
     def error_of(self, partition: Partition) -> ApiError | None:
         """Why nothing is appended to a partition, in words that the client understands."""

@@ -99,5 +99,11 @@ class Verifications:
             )
 
     def forget(self, producer_id: int) -> None:
-        """The transaction is open now, or it has ended; or the coordinator does not know it."""
+        """The transaction is open now, or it has ended."""
         self._by_producer.pop(producer_id, None)
+
+    def refuse(self, producer: ProducerEpoch) -> None:
+        """The coordinator does not know the transaction. A newer epoch of the producer, if one asks too, goes on."""
+        found = self._by_producer.get(producer.producer_id)
+        if found is not None and found.epoch <= producer.producer_epoch:
+            del self._by_producer[producer.producer_id]

@@ -106,7 +106,7 @@ class _Commit:
         error = (await add_or_verify(self._broker, transactional_id, self._producer, [name], is_add=is_add))[name]
         if error is not Error.NONE:
             if not error.retriable:
-                partition.verifications.forget(self._producer.producer_id)
+                partition.verifications.refuse(self._producer)
             raise ApiError(error_for_offset_commit(error, self._version))
 
     def decide(self, shard: GroupShard, token: Token, now: Moment) -> Step:
