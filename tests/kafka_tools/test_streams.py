@@ -12,7 +12,7 @@ import random
 import subprocess
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from penstock.testing.broker_process import BrokerProcess
 pytestmark = pytest.mark.kafka
 
 HERE = Path(__file__).parent
+PROJECT = HERE.parent.parent
 JAVA = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
 TOPICS = {"lines": 3, "copies": 3, "counts": 3}
 WORDS = [f"word{number}" for number in range(30)]
@@ -44,23 +45,24 @@ APPLICATION_SETTINGS = {
 }
 
 
+def compiled(libs: Path, folder: Path) -> str:
+    """The class path of the application with these jars."""
+    command = ["javac", "-cp", f"{libs}/*", "-d", str(folder), str(HERE / "WordCount.java")]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return f"{folder}:{libs}/*"
+
+
 @pytest.fixture(scope="module")
 def classes(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The class path of the application."""
-    folder = tmp_path_factory.mktemp("classes")
-    source = str(HERE / "WordCount.java")
-    built = subprocess.run(
-        ["javac", "-cp", f"{kafka_libs}/*", "-d", str(folder), source], capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    return f"{folder}:{kafka_libs}/*"
+    return compiled(kafka_libs, tmp_path_factory.mktemp("classes"))
 
 
 class Instance:
     """One process of the application, on a folder that it finds again after a kill."""
 
-    def __init__(self, classes: str, bootstrap: str, state: Path) -> None:
-        settings = [f"{name}={value}" for name, value in APPLICATION_SETTINGS.items()]
+    def __init__(self, classes: str, bootstrap: str, state: Path, extra: Mapping[str, str]) -> None:
+        settings = [f"{name}={value}" for name, value in {**APPLICATION_SETTINGS, **extra}.items()]
         self._command = [*JAVA, "-cp", classes, "WordCount", bootstrap, str(state), *settings]
         self._log = state.with_name(state.name + ".log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -154,19 +156,21 @@ class Scene:
         assert self.reader.counts.keys() == words.keys()
 
 
-Stage = Callable[[int, int], Scene]
+Stage = Callable[..., Scene]
 
 
 @pytest.fixture
-def stage(classes: str, tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[Stage]:
     made: list[Scene] = []
 
-    def set_up(seed: int, instances: int) -> Scene:
+    def set_up(classes: str, *, seed: int, instances: int = 1, **extra: str) -> Scene:
+        folders = [tmp_path / f"state-{number}" for number in range(instances)]
+        settings = {name.replace("_", "."): value for name, value in extra.items()}
         broker = BrokerProcess(tmp_path / "data", settings=BROKER_SETTINGS).start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         for future in admin.create_topics([NewTopic(name, count) for name, count in TOPICS.items()]).values():
             future.result(WAIT_S)
-        running = [Instance(classes, broker.bootstrap, tmp_path / f"state-{number}") for number in range(instances)]
+        running = [Instance(classes, broker.bootstrap, folder, settings) for folder in folders]
         made.append(Scene(broker, running, Reader(broker.bootstrap), [], random.Random(seed)))
         for instance in running:
             instance.start()
@@ -198,8 +202,8 @@ def run(scene: Scene, victims: str) -> None:
     scene.judge()
 
 
-def test_word_count_with_kills(stage: Stage, tool_runner: Any) -> None:
-    scene = stage(1, 1)
+def test_word_count_with_kills(stage: Stage, classes: str, tool_runner: Any) -> None:
+    scene = stage(classes, seed=1)
     run(scene, "aba")
     scene.instances[0].kill()
     application = ["--application-id", "word-count", "--input-topics", "lines", "--force"]
@@ -213,5 +217,21 @@ def test_word_count_with_kills(stage: Stage, tool_runner: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 6))
 @pytest.mark.parametrize("instances", [1, 2])
-def test_word_count_with_many_kills(stage: Stage, seed: int, instances: int) -> None:
-    run(stage(seed, instances), "aabacbabca")
+def test_word_count_with_many_kills(stage: Stage, classes: str, seed: int, instances: int) -> None:
+    run(stage(classes, seed=seed, instances=instances), "aabacbabca")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("kafka_libs")  # without Java and Maven there are no older ones either
+@pytest.mark.parametrize(
+    ("version", "guarantee"),
+    [("3.9.1", "exactly_once_v2"), ("2.8.2", "exactly_once_beta"), ("2.8.2", "exactly_once")],
+)
+def test_releases_that_tell_the_coordinator_themselves(
+    stage: Stage, tmp_path_factory: pytest.TempPathFactory, version: str, guarantee: str
+) -> None:
+    """They send AddPartitionsToTxn and keep their epoch from one transaction to the next."""
+    libs = PROJECT / ".cache" / "kafka" / f"streams-{version}"
+    subprocess.run([PROJECT / "scripts" / "fetch-kafka", libs, version, "kafka-streams"], check=True)
+    classes = compiled(libs, tmp_path_factory.mktemp("classes"))
+    run(stage(classes, seed=1, processing_guarantee=guarantee, cache_max_bytes_buffering="0"), "abacb")
