@@ -32,7 +32,7 @@ pytestmark = pytest.mark.clients
 
 PROJECT = Path(__file__).resolve().parents[2]
 PARTITIONS = 3
-MESSAGES = 150
+MESSAGES = 40  # for each partition, before each kill
 DEADLINE_S = 240
 ENDS_MAX = 30  # by errors that its client cannot answer
 SOURCE, TARGET, GROUP = "source", "target", "transformers"
@@ -114,7 +114,16 @@ class Run:
         self.broker = broker
         self.programs = programs
         self.chance = random.Random(seed)
+        self.sent = 0  # messages of each partition
         self.deadline_s = time.monotonic() + DEADLINE_S
+
+    def write_some(self) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "enable.idempotence": True, "log_level": 0})
+        for number in range(self.sent, self.sent + MESSAGES):
+            for index in range(PARTITIONS):
+                producer.produce(SOURCE, message(number, index), partition=index)
+        assert producer.flush(30) == 0
+        self.sent += MESSAGES
 
     def lines(self) -> Iterator[tuple[Program, str]]:
         """What the programs say, as it comes."""
@@ -144,8 +153,9 @@ class Run:
         self.broker.start()
 
     def kill_at_random(self, kills: int) -> None:
-        """Some lines go by, then somebody is killed; and so on."""
-        wait_lines = self.chance.randrange(1, 30)
+        """Some lines go by, then somebody is killed; and so on. There is always something to do."""
+        self.write_some()
+        wait_lines = self.chance.randrange(1, 20)
         for _, line in self.lines():
             wait_lines -= line != "idle"
             if wait_lines <= 0:
@@ -153,7 +163,8 @@ class Run:
                 kills -= 1
                 if not kills:
                     return
-                wait_lines = self.chance.choice([1, 2, 3, 4, 5, 9, 20, 40])
+                self.write_some()
+                wait_lines = self.chance.choice([1, 2, 3, 4, 5, 7, 9, 12])
 
     def finish(self) -> None:
         """Until everything has been read and committed."""
@@ -165,7 +176,7 @@ class Run:
         partitions = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": GROUP, "log_level": 0})
         try:
-            return all(each.offset == MESSAGES for each in consumer.committed(partitions, 10))
+            return all(each.offset == self.sent for each in consumer.committed(partitions, 10))
         except KafkaException:
             return False
         finally:
@@ -176,16 +187,15 @@ class Run:
         return "\n".join([what, *said, self.broker.log_text()[-4000:]])
 
 
-def fill_source(bootstrap: str) -> None:
+def make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     topics = [NewTopic(SOURCE, PARTITIONS), NewTopic(TARGET, PARTITIONS, config=MANY_SEGMENTS)]
     for made in admin.create_topics(topics).values():
         made.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
-    for number in range(MESSAGES):
-        for index in range(PARTITIONS):
-            producer.produce(SOURCE, b"%d of %d" % (number, index), partition=index)
-    assert producer.flush(30) == 0
+
+
+def message(number: int, partition: int) -> bytes:
+    return b"%d of %d" % (number, partition)
 
 
 def read_committed(bootstrap: str) -> dict[int, list[bytes]]:
@@ -213,7 +223,7 @@ def check_exactly_once(
     start_penstock: StartPenstock, seed: int, settings: dict[str, Any], *, programs: int, kills: int, static: bool
 ) -> None:
     broker = start_penstock(settings=SETTINGS)
-    fill_source(broker.bootstrap)
+    make_topics(broker.bootstrap)
     chance = random.Random(seed)
     with ExitStack() as ends:
         made = []
@@ -226,9 +236,7 @@ def check_exactly_once(
         run = Run(broker, made, seed)
         run.kill_at_random(kills)
         run.finish()
-    wanted = {
-        index: [transformed(b"%d of %d" % (number, index)) for number in range(MESSAGES)] for index in range(PARTITIONS)
-    }
+    wanted = {index: [transformed(message(number, index)) for number in range(run.sent)] for index in range(PARTITIONS)}
     assert read_committed(broker.bootstrap) == wanted
 
 
