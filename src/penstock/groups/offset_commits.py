@@ -32,7 +32,9 @@ from penstock.wire.messages.k28_txn_offset_commit import (
 from penstock.wire.messages.offsets_topic_records import OffsetCommitKey, OffsetCommitValue
 
 UNKNOWN_GROUP_IS_AN_ERROR_SINCE = 9
-COMMITTED_AT_ONCE_MAX = 50_000
+COMMITTED_AT_ONCE_MAX = 20_000
+METADATA_AT_ONCE_MAX = 4 << 20
+"""characters, of all partitions of a commit together: they are written as one batch, while everybody else waits"""
 METADATA_BYTES_MAX = 0x7FFF
 NO_EPOCH = -1
 NO_TIME = -1
@@ -79,8 +81,7 @@ class OffsetCommits:
 
     def _check_commit(self, request: OffsetCommitRequest, caller: Caller, now: Moment) -> PartitionCheck | None:
         epoch = request.generation_id_or_member_epoch
-        if sum(len(topic.partitions) for topic in request.topics) > COMMITTED_AT_ONCE_MAX:
-            raise ApiError(Error.INVALID_COMMIT_OFFSET_SIZE)
+        _check_size(request)
         group = self._table.get(request.group_id)
         if group is None:
             if epoch < 0:
@@ -132,8 +133,7 @@ class OffsetCommits:
         return step
 
     def _check_commit_in_transaction(self, request: TxnOffsetCommitRequest, caller: Caller) -> PartitionCheck | None:
-        if sum(len(topic.partitions) for topic in request.topics) > COMMITTED_AT_ONCE_MAX:
-            raise ApiError(Error.INVALID_COMMIT_OFFSET_SIZE)
+        _check_size(request)
         group = self._table.get(request.group_id)
         if group is None:
             if request.generation_id < 0:
@@ -158,6 +158,13 @@ class OffsetCommits:
 
 
 # ── records and refusals ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_size(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
+    """ApiError for more than is written at once."""
+    sizes = [len(part.committed_metadata or "") for topic in request.topics for part in topic.partitions]
+    if len(sizes) > COMMITTED_AT_ONCE_MAX or sum(sizes) > METADATA_AT_ONCE_MAX:
+        raise ApiError(Error.INVALID_COMMIT_OFFSET_SIZE)
 
 
 def _apply(check: PartitionCheck | None, topic: str, topic_id: UUID, index: int) -> None:

@@ -85,15 +85,15 @@ class Offsets:
         return Step(answers=[(token, response)])
 
     def _fetched(self, asked: OffsetFetchRequestGroup, *, require_stable: bool) -> list[OffsetFetchResponseGroupTopic]:
+        wanted: dict[tuple[str, UUID], dict[int, None]] = {}  # what is asked for twice is told once
         if asked.topics is not None:
             if sum(len(topic.partition_indexes) for topic in asked.topics) > ASKED_AT_ONCE_MAX:
                 raise ApiError(Error.INVALID_REQUEST)
-            wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in asked.topics]
+            for topic in asked.topics:
+                wanted.setdefault((topic.name, topic.topic_id), {}).update(dict.fromkeys(topic.partition_indexes))
         else:
-            indexes: dict[str, list[int]] = {}
-            for partition in self.committed.of_group(asked.group_id):
-                indexes.setdefault(partition.topic, []).append(partition.partition)
-            wanted = [(name, self._topic_id(name), found) for name, found in indexes.items()]
+            for name, index in self.committed.of_group(asked.group_id):
+                wanted.setdefault((name, self._topic_id(name)), {})[index] = None
         return [
             OffsetFetchResponseGroupTopic(
                 name=name,
@@ -103,7 +103,7 @@ class Offsets:
                     for index in partition_indexes
                 ],
             )
-            for name, topic_id, partition_indexes in wanted
+            for (name, topic_id), partition_indexes in wanted.items()
         ]
 
     def _fetched_partition(

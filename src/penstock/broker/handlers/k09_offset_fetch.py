@@ -3,6 +3,8 @@
 Since version 8 it asks for several groups, and each answer has its own error; the one group of older versions becomes
 such a list, and the answer is turned back. A group or partition of which nothing is known has the offset -1 and no
 error. Topics are looked up for their ids, so that offsets of a deleted topic never show under a new one of its name.
+
+A short request can ask for a lot, the same group a thousand times: groups beyond a total size are refused.
 """
 
 from __future__ import annotations
@@ -27,13 +29,14 @@ GROUP_ERROR_SINCE = 2
 MANY_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
+ANSWER_BYTES_MAX = 32 << 20
+ANSWER_BYTES_OF_PARTITION = 32  # and what it says of itself
 
 
 async def handle(broker: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     stable = request.require_stable
     if context.version >= MANY_GROUPS_SINCE:
-        groups = await for_each(request.groups, lambda group: _fetch(broker, group, context.version, stable))
-        return OffsetFetchResponse(groups=groups)
+        return OffsetFetchResponse(groups=await _fetch_many(broker, request.groups, context.version, stable))
     topics = None
     if request.topics is not None:
         topics = [
@@ -42,6 +45,24 @@ async def handle(broker: Broker, request: OffsetFetchRequest, context: RequestCo
         ]
     only = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
     return _as_one(request, await _fetch(broker, only, context.version, stable), context.version)
+
+
+async def _fetch_many(
+    broker: Broker, groups: list[OffsetFetchRequestGroup], version: int, require_stable: bool
+) -> list[OffsetFetchResponseGroup]:
+    size_bytes = 0
+
+    async def fetch(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        nonlocal size_bytes
+        if size_bytes > ANSWER_BYTES_MAX:
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=Error.INVALID_REQUEST)
+        answer = await _fetch(broker, group, version, require_stable)
+        size_bytes += sum(
+            ANSWER_BYTES_OF_PARTITION + len(part.metadata or "") for topic in answer.topics for part in topic.partitions
+        )
+        return answer
+
+    return await for_each(groups, fetch)
 
 
 async def _fetch(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker, Node
+from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
@@ -22,9 +23,9 @@ _NOWHERE = Node(-1, "", -1, None)
 async def handle(broker: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= MANY_KEYS_SINCE:
         return FindCoordinatorResponse(
-            coordinators=[
-                await _coordinator(broker, key, request.key_type, context) for key in request.coordinator_keys
-            ]
+            coordinators=await for_each(
+                request.coordinator_keys, lambda key: _coordinator(broker, key, request.key_type, context)
+            )
         )
     found = await _coordinator(broker, request.key, request.key_type, context)
     return FindCoordinatorResponse(

@@ -15,7 +15,8 @@ from penstock.wire.messages.k15_describe_groups import (
 
 
 async def handle(broker: Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    groups = await for_each(request.groups, lambda group_id: _describe(broker, group_id, context))
+    once = dict.fromkeys(request.groups)  # a large group a thousand times would be an answer without end
+    groups = await for_each(once, lambda group_id: _describe(broker, group_id, context))
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == Error.NONE:

@@ -1,4 +1,7 @@
-"""DescribeProducers (0): the producers that a partition remembers, and where their open transactions began."""
+"""DescribeProducers (0): the producers that a partition remembers, and where their open transactions began.
+
+A partition that is named twice is told once: there may be thousands of producers, and an answer has an end.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ from penstock.wire.messages.k61_describe_producers import (
 
 
 def handle(broker: Broker, request: DescribeProducersRequest, _context: RequestContext) -> DescribeProducersResponse:
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = [
-        DescribeProducersResponseTopic(
-            name=topic.name, partitions=[_partition(broker, topic.name, index) for index in topic.partition_indexes]
-        )
-        for topic in request.topics
+        DescribeProducersResponseTopic(name=name, partitions=[_partition(broker, name, index) for index in indexes])
+        for name, indexes in asked.items()
     ]
     return DescribeProducersResponse(topics=topics)
 
