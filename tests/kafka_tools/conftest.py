@@ -203,11 +203,21 @@ def java_program(kafka_libs: Path) -> JavaProgram:
     return run
 
 
+def one_node(libs: Path, folder: Path) -> ApacheKafka:
+    """Apache Kafka with the settings that the broker of ours has."""
+    # Without this feature Kafka sets no min.insync.replicas of its own accord.
+    return ApacheKafka(libs, folder, settings=QUICK, features=["eligible.leader.replicas.version=0"])
+
+
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an Apache Kafka of one node, with the settings that the broker of ours has."""
-    # Without this feature Kafka sets no min.insync.replicas of its own accord.
-    features = ["eligible.leader.replicas.version=0"]
-    folder = tmp_path_factory.mktemp("apache-kafka")
-    with ApacheKafka(kafka_libs, folder, settings=QUICK, features=features) as kafka:
+    """The address of an Apache Kafka that all tests share."""
+    with one_node(kafka_libs, tmp_path_factory.mktemp("apache-kafka")) as kafka:
+        yield kafka.bootstrap
+
+
+@pytest.fixture
+def fresh_apache_kafka(kafka_libs: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of an Apache Kafka that has nothing in it."""
+    with one_node(kafka_libs, tmp_path / "apache-kafka") as kafka:
         yield kafka.bootstrap

@@ -84,8 +84,8 @@ def test_penstock_answers_as_kafka_does(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_transcripts_are_those_of_kafka(program: str, java_program: JavaProgram, apache_kafka: str) -> None:
-    printed = java_program(program, apache_kafka)
+def test_transcripts_are_those_of_kafka(program: str, java_program: JavaProgram, fresh_apache_kafka: str) -> None:
+    printed = java_program(program, fresh_apache_kafka)
     if "PENSTOCK_WRITE_TRANSCRIPTS" in os.environ:
         transcript(program).write_text(printed)
     assert_same(steps(printed), steps(transcript(program).read_text()))
