@@ -163,6 +163,21 @@ def test_what_cannot_be_written_is_tried_until_it_can(bench: Bench) -> None:
     bench.run(drive)
 
 
+def test_a_partition_that_waits_for_its_sync_holds_up_no_other() -> None:
+    bench = Bench("always")
+
+    async def drive() -> None:
+        bench.machine.disk.slow_when(lambda operation: operation.kind == "sync" and "/t-0/" in operation.path, 100)
+        assert (await bench.end()).error_code == Error.NONE
+        await asyncio.sleep(10)
+        assert await bench.state() == "PrepareCommit"
+        assert [len(await read_committed(bench.client, "t", index)) for index in range(PARTITIONS)] == [0, 1, 1]
+        await bench.until_complete()
+
+    bench.run(drive)
+    bench.simulation.close()
+
+
 def test_a_shard_that_is_read_again_begins_anew_and_the_old_work_stops(bench: Bench) -> None:
     async def drive() -> None:
         disk = bench.machine.disk

@@ -1,9 +1,10 @@
 """Carrying out how transactions end: their markers, written by the leaders of their partitions.
 
 A decision of a shard comes here as `WriteMarkers`, with the markers of one transaction or of thousands. They are sorted
-by partition, so that each partition is asked once and gets all of its markers in one go. What cannot be written now
-(the disk, a shard that is still being read) is tried again until it can be; a partition that has been deleted needs
-none. As soon as all partitions of a transaction are done the shard is told, whatever the others wait for.
+by partition, so that each partition is asked once. Several partitions are written to at the same time, because each may
+wait for its own sync. What cannot be written now (the disk, a shard that is still being read) is tried again until it
+can be; a partition that has been deleted needs none. As soon as all partitions of a transaction are done the shard is
+told, whatever the others wait for.
 
 A shard that is read again begins anew with everything it has decided. So before every write it is asked whether it is
 still the same: what another one has started again must not be written by two, because the second marker could come
@@ -39,6 +40,7 @@ T = TypeVar("T")
 RETRY_S_FIRST = 0.05
 RETRY_S_MAX = 2.0
 APPENDED_AT_ONCE_MAX = 50  # markers to one partition; then others get their turn
+PARTITIONS_AT_ONCE_MAX = 16
 COMPLETED_AT_ONCE_MAX = 200  # transactions in one batch of the log of their shard
 OVER = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
 """written, or not needed: the partition knows a newer epoch of the producer, so the transaction is not open there"""
@@ -160,6 +162,7 @@ class _Work:
         self._missing: dict[str, set[TopicPartition]] = {}
         self._of_partition: dict[TopicPartition, list[Marker]] = {}
         self._done: list[Marker] = []
+        self._writing = asyncio.Semaphore(PARTITIONS_AT_ONCE_MAX)
         for marker in action.markers:
             self._missing[marker.transactional_id] = set(marker.partitions)
             for name in sorted(marker.partitions):
@@ -168,9 +171,7 @@ class _Work:
     async def run(self) -> None:
         delay_s = RETRY_S_FIRST
         while self._of_partition and self._is_wanted():
-            for name in list(self._of_partition):
-                await self._write(name)
-            self._tell()
+            await asyncio.gather(*map(self._write, list(self._of_partition)))
             if self._of_partition:
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, RETRY_S_MAX)
@@ -180,13 +181,17 @@ class _Work:
 
     async def _write(self, name: TopicPartition) -> None:
         waiting = self._of_partition[name]
-        if self._markers.is_deleted(name):
-            outcomes = [Error.NONE for _ in waiting]
-        else:
-            endings = [
-                Ending(each.producer, each.is_commit, self._coordinator_epoch, each.protocol) for each in waiting
-            ]
-            outcomes = await self._markers.append(name, endings, self._is_wanted)
+        endings = [Ending(each.producer, each.is_commit, self._coordinator_epoch, each.protocol) for each in waiting]
+        async with self._writing:
+            if self._markers.is_deleted(name):
+                outcomes = [Error.NONE for _ in waiting]
+            else:
+                outcomes = await self._markers.append(name, endings, self._is_wanted)
+        self._note(name, waiting, outcomes)
+        self._tell()
+
+    def _note(self, name: TopicPartition, waiting: Sequence[Marker], outcomes: Sequence[Error]) -> None:
+        """What became of the markers of a partition."""
         left = []
         for marker, outcome in zip(waiting, outcomes, strict=True):
             if outcome in OVER:
