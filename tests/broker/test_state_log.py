@@ -299,3 +299,22 @@ def test_what_a_shard_decided_before_it_was_read_again_is_left_to_the_new_one() 
 
     bench.run(drive)
     bench.simulation.close()
+
+
+def test_a_record_that_cannot_be_replayed_is_told_and_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def drive() -> None:
+        log = await bench.shard()
+        await add(log, "a")
+        with monkeypatch.context() as patched:
+            patched.setattr(Counters, "replay", lambda *_: 1 / 0)
+            with pytest.raises(ApiError):
+                await add(log, "a")
+            await asyncio.sleep(10)
+            assert not log.is_loaded
+        assert "cannot be read" in caplog.text
+        await bench.until(lambda: log.is_loaded)
+        assert await add(log, "a") == 2
+
+    bench.run(drive)

@@ -325,9 +325,11 @@ class StateLog(Generic[M]):
                     replayed += 1
                     if replayed % REPLAYED_AT_ONCE_MAX == 0:
                         await asyncio.sleep(0)
-        except (ApiError, OSError, DamagedLog) as error:
+        except Exception as error:
             if not self._is_over:
-                logger.error("%s cannot be read, and is tried again: %s", partition.name, error)
+                is_expected = isinstance(error, ApiError | OSError | DamagedLog)
+                trace = None if is_expected else error
+                logger.error("%s cannot be read, and is tried again: %s", partition.name, error, exc_info=trace)
                 self._reload(min(max(RELOAD_AFTER_S, 2 * after_s), RELOAD_AFTER_S_MAX))
             return
         if self._is_over:
