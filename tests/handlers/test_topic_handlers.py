@@ -319,6 +319,18 @@ def test_grow(client, version):
         )
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_topics_that_tell_where_groups_are_do_not_grow(client, topic):
+    answer = client.ask(
+        "CreatePartitions",
+        3,
+        topics=[{"name": topic, "count": 100, "assignments": None}],
+        timeout_ms=10_000,
+        not_kafka="Kafka lets them grow, and does not find its groups after the next start",
+    )
+    assert answer.results[0].error_code == Error.INVALID_PARTITIONS
+
+
 @pytest.mark.parametrize("version", GROW)
 def test_grow_only_to_see(client, version):
     name = client.topic()

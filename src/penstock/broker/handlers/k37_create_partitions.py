@@ -7,6 +7,7 @@ from collections import Counter
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
@@ -33,6 +34,8 @@ async def handle(
 async def _grow(broker: Broker, topic: CreatePartitionsRequestTopic, *, is_repeated: bool, is_trial: bool) -> None:
     if is_repeated:
         raise ApiError(Error.INVALID_REQUEST, f"the request names topic {topic.name!r} more than once")
+    if topic.name in INTERNAL_TOPICS:  # with other partitions, every group and transactional id would be elsewhere
+        raise ApiError(Error.INVALID_PARTITIONS, f"the number of partitions of {topic.name} cannot be changed")
     assignments = None
     if topic.assignments is not None:
         assignments = [assignment.broker_ids for assignment in topic.assignments]
