@@ -252,3 +252,12 @@ def test_a_flood_of_producers_pushes_out_those_that_were_silent_for_longest(monk
     assert states.get(0) is not None
     assert states.get(999) is not None
     assert states.get(1) is None
+
+
+def test_a_flood_of_markers_is_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.log.producers.PRODUCERS_MAX", 100)
+    states = appended(header(0, producer=0, attributes=TRANSACTIONAL))
+    for number in range(1, 1000):
+        states.note_marker(header(-1, producer=number), ControlType.ABORT, 7, number)
+        assert len(states) <= 100
+    assert states.is_open(0, 0)

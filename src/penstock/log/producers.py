@@ -102,7 +102,7 @@ class ProducerStates(ProducerTable):
         producer_id = header.producer_id
         state = self._by_id.get(producer_id)
         if state is None:
-            state = self._by_id[producer_id] = ProducerState(producer_id)
+            state = self._add(producer_id)
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.batches.clear()
