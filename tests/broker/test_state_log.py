@@ -318,3 +318,23 @@ def test_a_record_that_cannot_be_replayed_is_told_and_tried_again(
         assert await add(log, "a") == 2
 
     bench.run(drive)
+
+
+def test_a_marker_behind_a_decision_that_cannot_be_written(bench: Bench) -> None:
+    async def drive() -> None:
+        log = await bench.shard()
+        disk = bench.machine.disk
+        disk.fail_when(lambda operation: operation.kind == "write", os_error(errno.ENOSPC, "counters"), times=1_000)
+        adding = asyncio.ensure_future(add(log, "a"))
+        await asyncio.sleep(0)  # decided, and not written yet
+        with pytest.raises(ApiError):
+            await log.append_marker(PRODUCER, is_commit=True, coordinator_epoch=0, transaction_version=0)
+        with pytest.raises(ApiError):
+            await adding
+        disk.heal()
+        await bench.until(lambda: log.is_loaded)
+        assert log.partition.log.end_offset == 0
+        await log.append_marker(PRODUCER, is_commit=True, coordinator_epoch=0, transaction_version=0)
+        assert await add(log, "a") == 1
+
+    bench.run(drive)

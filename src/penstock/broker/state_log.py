@@ -150,6 +150,8 @@ class StateLog(Generic[M]):
 
         def end() -> None:
             self._write()
+            if token.done():
+                return  # that failed: the shard is read again, and whoever asks for the marker asks again
             try:
                 if not is_wanted():
                     raise ApiError(Error.NOT_COORDINATOR)
