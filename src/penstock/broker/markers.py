@@ -85,7 +85,8 @@ class Markers:
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def append(
         self, name: TopicPartition, endings: Sequence[Ending], is_wanted: Callable[[], bool]

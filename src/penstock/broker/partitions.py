@@ -323,7 +323,8 @@ class Partitions:
         """Flush everything and leave the mark of a clean stop."""
         for partition in self:
             partition.go(Error.NOT_LEADER_OR_FOLLOWER)
-        await asyncio.gather(*(partition.sync_is_over() for partition in self))
+        for partition in self:
+            await partition.sync_is_over()
         for directory in self.directories:
             try:
                 await self._world.disk.run("sync", directory.close)

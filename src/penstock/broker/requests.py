@@ -73,7 +73,8 @@ class Dispatcher(FrameDispatch):
         """End the requests that are still being worked on; nobody waits for their answers any more."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     @property
     def served(self) -> list[Api]:

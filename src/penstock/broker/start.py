@@ -82,7 +82,8 @@ class RunningBroker:
         await self.broker.markers.stop()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self.broker.partitions.close()
 
 
