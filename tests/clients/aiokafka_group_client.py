@@ -31,6 +31,8 @@ from .group_client import (
     Watcher,
 )
 
+#: It goes on by itself after this error, which a group that changes its protocol gives to members that are joining.
+JOINS_AGAIN = "RebalanceInProgressError"
 _ASSIGNORS = {RANGE: RangePartitionAssignor, ROUND_ROBIN: RoundRobinPartitionAssignor, STICKY: StickyPartitionAssignor}
 
 
@@ -62,14 +64,17 @@ class _Listener(ConsumerRebalanceListener):
     def __init__(self, consumer: AIOKafkaConsumer, watcher: Watcher) -> None:
         self._consumer = consumer
         self._watcher = watcher
+        self._owned: list[TopicPartition] = []
 
     def on_partitions_assigned(self, assigned: Iterable[Partition]) -> None:
-        self._watcher.assigned(_plain(assigned), self._generation())
+        self._owned = _plain(assigned)
+        self._watcher.assigned(self._owned, self._generation())
 
     def on_partitions_revoked(self, revoked: Iterable[Partition]) -> None:
-        """Also called when it was thrown out; then it has no generation any more."""
+        """Everything: it forgets some after a join that failed. Without a generation it was thrown out."""
         end = self._watcher.revoked if self._generation() >= 0 else self._watcher.lost
-        end(_plain(revoked))
+        end(self._owned)
+        self._owned = []
 
     def _generation(self) -> int:
         generation: int = self._consumer._coordinator.generation
@@ -109,8 +114,12 @@ class AiokafkaMember(Member):
             self._watcher.given(messages)
             return messages
 
-        with _refusals():
+        try:
             return self._runner.call(poll(), timeout_s + DEADLINE_S)
+        except KafkaError as error:
+            if JOINS_AGAIN in repr(error):
+                return []
+            raise refused(error) from error
 
     def assignment(self) -> set[TopicPartition]:
         return set(_plain(self.consumer.assignment()))
@@ -140,6 +149,9 @@ class AiokafkaMember(Member):
 
         self._runner.call(seek())
 
+    def identity(self) -> Any:
+        return None
+
     def close(self) -> None:
         self._watcher.revoked(self.assignment())  # the client tells nobody
         self._runner.call(self.consumer.stop())
@@ -150,9 +162,11 @@ class AiokafkaTransactionalProducer(AiokafkaTestProducer, TransactionalProducer)
         with _refusals():
             self._runner.call(self._producer.begin_transaction())
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member, group: str) -> None:
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, int], identity: Any, group: str, timeout_s: float = DEADLINE_S
+    ) -> None:
         with _refusals():
-            self._runner.call(self._producer.send_offsets_to_transaction(_offsets(offsets), group))
+            self._runner.call(self._producer.send_offsets_to_transaction(_offsets(offsets), group), timeout_s)
 
     def commit(self, timeout_s: float = DEADLINE_S) -> None:
         with _refusals():
@@ -180,6 +194,7 @@ class AiokafkaGroups(GroupClient):
             "group_instance_id": options.instance_id,
             "session_timeout_ms": options.session_timeout_ms,
             "heartbeat_interval_ms": options.heartbeat_interval_ms,
+            "max_poll_interval_ms": options.max_poll_interval_ms,
             "rebalance_timeout_ms": int(DEADLINE_S * 1000),
             "partition_assignment_strategy": (_ASSIGNORS[options.assignor or RANGE],),
             "auto_offset_reset": "none" if options.reset == "error" else options.reset,

@@ -32,8 +32,9 @@ from .group_client import (
 POLL_MESSAGES_MAX = 500
 #: Beyond all codes of brokers.
 CODES = 150
-#: What librdkafka says of itself while it goes on.
+#: What librdkafka says of itself while it goes on; a group that changes its protocol makes its members join again.
 _PASSING = (
+    KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError._PARTITION_EOF,
     KafkaError._MAX_POLL_EXCEEDED,
     KafkaError._ALL_BROKERS_DOWN,
@@ -130,6 +131,9 @@ class ConfluentMember(Member):
         with _refusals():
             self.consumer.seek(Partition(*where, offset))
 
+    def identity(self) -> Any:
+        return self.consumer.consumer_group_metadata()
+
     def close(self) -> None:
         self.consumer.close()
 
@@ -139,11 +143,11 @@ class ConfluentTransactionalProducer(ConfluentProducer, TransactionalProducer):
         with _refusals():
             self._producer.begin_transaction()
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member, group: str) -> None:
-        assert isinstance(member, ConfluentMember)
-        metadata = member.consumer.consumer_group_metadata()
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, int], identity: Any, group: str, timeout_s: float = DEADLINE_S
+    ) -> None:
         with _refusals():
-            self._producer.send_offsets_to_transaction(_partitions(offsets), metadata, DEADLINE_S)
+            self._producer.send_offsets_to_transaction(_partitions(offsets), identity, timeout_s)
 
     def commit(self, timeout_s: float = DEADLINE_S) -> None:
         with _refusals():
@@ -171,6 +175,7 @@ class ConfluentClassicGroups(GroupClient):
             **self._settings(options.group),
             **self._protocol(options),
             "auto.offset.reset": options.reset,
+            "max.poll.interval.ms": options.max_poll_interval_ms,
             "isolation.level": "read_committed" if options.committed_only else "read_uncommitted",
         }
         if options.instance_id is not None:

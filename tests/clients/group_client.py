@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.base.identifiers import TopicPartition
 
@@ -23,7 +23,7 @@ FENCED_INSTANCE_ID = 82
 #: The newer protocol refuses the second one instead of throwing out the first.
 UNRELEASED_INSTANCE_ID = 111
 #: Long enough for a machine that does other things, short enough to wait for.
-SESSION_TIMEOUT_MS = 4_000
+SESSION_TIMEOUT_MS = 2_500
 HEARTBEAT_INTERVAL_MS = 300
 TRANSACTION_TIMEOUT_MS = 60_000
 
@@ -41,6 +41,8 @@ class MemberOptions:
     instance_id: str | None = None
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
+    #: A member that is not polled for so long is thrown out.
+    max_poll_interval_ms: int = 300_000
     reset: str = "earliest"
     committed_only: bool = False
 
@@ -99,6 +101,10 @@ class Member(ABC):
     def seek(self, where: TopicPartition, offset: int) -> None: ...
 
     @abstractmethod
+    def identity(self) -> Any:
+        """Which member of the group it is at this moment, for `TransactionalProducer.send_offsets`."""
+
+    @abstractmethod
     def close(self) -> None:
         """Leave the group, unless the member is a static one."""
 
@@ -110,7 +116,9 @@ class TransactionalProducer(Producer):
     def begin(self) -> None: ...
 
     @abstractmethod
-    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member, group: str) -> None:
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, int], identity: Any, group: str, timeout_s: float = DEADLINE_S
+    ) -> None:
         """Commit a member's offsets with the transaction."""
 
     @abstractmethod

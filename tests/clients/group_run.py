@@ -28,7 +28,7 @@ from .group_client import GroupClient, MemberOptions
 from .member_process import MemberProcess
 from .message_flow import MessageFlow, send_noted
 from .running_member import Commits
-from .whole_topics import read_topics
+from .whole_topics import judge, read_topics
 
 SETTLE_S = 90.0
 #: Messages that were sent and that nobody was given yet: the flow waits for the group.
@@ -37,7 +37,7 @@ ROUNDS_MAX = 8
 
 
 class GroupRun:
-    """See the head of this file. Several clients take turns. Members have names of their own, each given once."""
+    """See the head of this file. Clients take turns, and ways to commit. Each name of a member is given once."""
 
     #: Some assignors leave members without partitions although there are enough.
     spares_members = False
@@ -49,7 +49,7 @@ class GroupRun:
         partitions: int,
         folder: Path,
         options: MemberOptions | None = None,
-        commits: Commits = Commits.AT_ONCE,
+        commits: Sequence[Commits] = (Commits.AT_ONCE, Commits.LATER),
     ) -> None:
         self.clients = [groups] if isinstance(groups, GroupClient) else list(groups)
         self.partitions = [TopicPartition(topic, number) for number in range(partitions)]
@@ -93,7 +93,8 @@ class GroupRun:
         """One more member in a process that is there."""
         self._members += 1
         name = f"member-{self._members}"
-        process.join(name, replace(self.options, instance_id=instance_id), self._commits)
+        commits = self._commits[self._members % len(self._commits)]
+        process.join(name, replace(self.options, instance_id=instance_id), commits)
         return name
 
     # What must be true
@@ -118,14 +119,15 @@ class GroupRun:
         self.group.drained(self.partitions)
         for process in self.processes:
             process.close()
-        assert [error for process in self.processes for error in process.errors] == [], self._complaints()
+        self._check_members()
         assert self.history.errors == []
-        assert self.history.findings(read_topics(self.clients[0].plain, self.partitions)) == []
+        judge(self.history, read_topics(self.clients[0].plain, self.partitions))
 
     def _wait_for_owners(self, living: set[str]) -> None:
         share = min(len(living), len(self.partitions))
 
         def are_settled() -> bool:
+            self._check_members()
             owners = self.group.owners()
             named = {owners.get(where) for where in self.partitions} - {None}
             is_complete = all(where in owners for where in self.partitions)
@@ -148,11 +150,15 @@ class GroupRun:
 
     def _wait_until_given(self, values: Sequence[bytes]) -> None:
         def missing() -> list[bytes]:
+            self._check_members()
             return [value for value in values if not self.group.given(value)]
 
         self.history.wait_for(
             lambda: not missing(), SETTLE_S, lambda: f"{missing()[:5]} not handled\n{self._complaints()}"
         )
+
+    def _check_members(self) -> None:
+        assert not any(process.errors for process in self.processes), self._complaints()
 
     def _keeps_up(self) -> bool:
         return self.history.sent - self.group.given_count() < UNHANDLED_MAX

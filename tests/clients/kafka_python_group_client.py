@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 from penstock.base.identifiers import TopicPartition
@@ -34,7 +35,7 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-    from kafka.errors import KafkaError
+    from kafka.errors import KafkaConnectionError, KafkaError
 
 JOINING_POLL_MS = 1_000
 JOINING_POLLS_MAX = 10
@@ -85,6 +86,7 @@ class _Listener(ConsumerRebalanceListener):
 class KafkaPythonMember(Member):
     def __init__(self, watcher: Watcher, **settings: Any) -> None:
         self._watcher = watcher
+        self._never = Event()
         self.consumer = KafkaConsumer(**settings)
 
     def subscribe(self, options: MemberOptions) -> None:
@@ -95,12 +97,17 @@ class KafkaPythonMember(Member):
             self.consumer.subscribe(list(options.topics), listener=listener)
 
     def poll(self, timeout_s: float) -> list[Message]:
-        with _refusals():
+        try:
             batches = self.consumer.poll(timeout_ms=int(timeout_s * 1000))
             for _ in range(JOINING_POLLS_MAX):
                 if batches or not self._is_joining():
                     break
                 batches = self.consumer.poll(timeout_ms=JOINING_POLL_MS)
+        except KafkaConnectionError:  # it goes on when the broker is back
+            self._never.wait(timeout_s)
+            return []
+        except KafkaError as error:
+            raise refused(error) from error
         messages = [message_of(record) for records in batches.values() for record in records]
         self._watcher.given(messages)
         return messages
@@ -133,6 +140,9 @@ class KafkaPythonMember(Member):
     def seek(self, where: TopicPartition, offset: int) -> None:
         self.consumer.seek(Partition(*where), offset)
 
+    def identity(self) -> Any:
+        return self.consumer.group_metadata()
+
     def close(self) -> None:
         with _refusals():
             self.consumer.close(autocommit=False)
@@ -143,10 +153,11 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer, TransactionalProduce
         with _refusals():
             self._producer.begin_transaction()
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, int], member: Member, group: str) -> None:
-        assert isinstance(member, KafkaPythonMember)
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, int], identity: Any, group: str, timeout_s: float = DEADLINE_S
+    ) -> None:
         with _refusals():
-            self._producer.send_offsets_to_transaction(_offsets(offsets), member.consumer.group_metadata())
+            self._producer.send_offsets_to_transaction(_offsets(offsets), identity)
 
     def commit(self, timeout_s: float = DEADLINE_S) -> None:
         with _refusals():
@@ -173,6 +184,7 @@ class KafkaPythonGroups(GroupClient):
             group_instance_id=options.instance_id,
             session_timeout_ms=options.session_timeout_ms,
             heartbeat_interval_ms=options.heartbeat_interval_ms,
+            max_poll_interval_ms=options.max_poll_interval_ms,
             partition_assignment_strategy=[_ASSIGNORS[options.assignor or RANGE]],
             auto_offset_reset="none" if options.reset == "error" else options.reset,
             isolation_level="read_committed" if options.committed_only else "read_uncommitted",

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import count
@@ -60,8 +61,8 @@ class PipeRecorder:
     def committed(self, number: int, outcome: Outcome) -> None:
         self._write("committed", number, outcome.value)
 
-    def left(self, member: str, error: Exception | None) -> None:
-        self._write("left", member, None if error is None else repr(error))
+    def failed(self, member: str, error: Exception) -> None:
+        self._write("failed", member, "".join(traceback.format_exception(error)))
 
     def _write(self, *event: Any) -> None:
         with self._lock:
@@ -75,19 +76,19 @@ def main(client: str, bootstrap: str) -> None:
     members: dict[str, RunningMember] = {}
 
     def leave(name: str) -> None:
-        error = None
         try:
             members.pop(name).leave(DEADLINE_S)
-        except Exception as reason:
-            error = reason
-        recorder.left(name, error)
+        except AssertionError as error:
+            recorder.failed(name, error)
 
     for line in sys.stdin:
         command = json.loads(line)
         name = command["name"]
         if command["do"] == "join":
             options = MemberOptions(**{**command["options"], "topics": tuple(command["options"]["topics"])})
-            members[name] = RunningMember(groups, options, name, recorder, Commits(command["commits"])).start()
+            members[name] = RunningMember(
+                groups, options, name, recorder, Commits(command["commits"]), recorder.failed
+            ).start()
         else:
             leave(name)
     for name in list(members):
@@ -201,7 +202,7 @@ class MemberProcess:
             self._numbers[values[1]] = self._history.committing(values[0], offsets, at_s=at_s)
         elif kind == "committed":
             self._history.committed(self._numbers[values[0]], Outcome(values[1]), at_s=at_s)
-        elif kind == "left" and values[1] is not None:
+        elif kind == "failed":
             self.errors.append(f"{values[0]}: {values[1]}")
 
 

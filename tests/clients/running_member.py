@@ -7,7 +7,7 @@ partition that was handed over meanwhile is no longer its business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from threading import Event, Lock, Thread
 from typing import Protocol
@@ -52,14 +52,14 @@ class RunningMember:
         name: str,
         recorder: Recorder,
         commits: Commits = Commits.AT_ONCE,
+        on_error: Callable[[str, Exception], None] = lambda _, __: None,
     ) -> None:
         self.name = name
-        self.error: Exception | None = None
-        self.client: Member | None = None
         self._groups = groups
         self._options = options
         self._recorder = recorder
         self._commits = commits
+        self._on_error = on_error
         self._lock = Lock()
         #: What it owns, and up to where it was given the messages of it since then.
         self._given: dict[TopicPartition, int | None] = {}
@@ -75,24 +75,18 @@ class RunningMember:
         self._is_leaving.set()
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), f"{self.name} has not left within {timeout_s} s"
-        if self.error is not None:
-            raise self.error
-
-    @property
-    def is_running(self) -> bool:
-        return self._thread.is_alive()
 
     def _run(self) -> None:
         try:
-            self.client = self._groups.join(self._options, self)
+            client = self._groups.join(self._options, self)
             try:
                 while not self._is_leaving.is_set():
-                    if self.client.poll(POLL_S) and self._commits is not Commits.NEVER:
-                        self._commit(self.client)
+                    if client.poll(POLL_S) and self._commits is not Commits.NEVER:
+                        self._commit(client)
             finally:
-                self.client.close()
+                client.close()
         except Exception as error:
-            self.error = error
+            self._on_error(self.name, error)
 
     def _commit(self, client: Member) -> None:
         with self._lock:

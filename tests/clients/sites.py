@@ -16,7 +16,7 @@ from penstock.testing.broker_process import BrokerProcess
 
 PENSTOCK, KAFKA = "penstock", "apache-kafka"
 #: Of groups whose sessions the broker decides about.
-CONSUMER_SESSION_TIMEOUT_MS = 3_000
+CONSUMER_SESSION_TIMEOUT_MS = 2_500
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",

@@ -6,26 +6,50 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from penstock.base.identifiers import TopicPartition
+from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Stored, TopicsRead
 
 from .client import Client, Message
 
+LAST = b"the last one "
+FINDINGS_SHOWN = 20
+
+
+def is_last(message: Message) -> bool:
+    """Was it written by `read_topics`?"""
+    return (message.value or b"").startswith(LAST)
+
 
 def read_topics(client: Client, partitions: Sequence[TopicPartition]) -> TopicsRead:
-    """A last message in each partition shows where the end is: markers of transactions have offsets, too."""
-    last = f"the last one {uuid4()}".encode()
-    for where in partitions:
-        client.produce(where.topic, [Message(last, partition=where.partition)])
-    everything = {where: _read(client, where, last, committed_only=False) for where in partitions}
-    committed = {where: _read(client, where, last, committed_only=True) for where in partitions}
-    return TopicsRead(everything, committed)
+    """All partitions of one topic. A last message in each shows where the end is: markers have offsets, too."""
+    last = LAST + uuid4().hex.encode()
+    client.produce(partitions[0].topic, [Message(last, partition=where.partition) for where in partitions])
+    return TopicsRead(
+        _read(client, partitions, last, committed_only=False), _read(client, partitions, last, committed_only=True)
+    )
 
 
-def _read(client: Client, where: TopicPartition, last: bytes, *, committed_only: bool) -> list[Stored]:
-    messages: list[Stored] = []
-    with client.reader(where.topic, [where.partition], committed_only=committed_only) as reader:
-        while True:
+def judge(history: ClientHistory, topics: TopicsRead) -> None:
+    """Fail with everything that is wrong."""
+    findings = history.findings(topics)
+    if findings:
+        shown = "\n".join(map(str, findings[:FINDINGS_SHOWN]))
+        raise AssertionError(f"{len(findings)} findings:\n{shown}")
+
+
+def _read(
+    client: Client, partitions: Sequence[TopicPartition], last: bytes, *, committed_only: bool
+) -> dict[TopicPartition, list[Stored]]:
+    found: dict[TopicPartition, list[Stored]] = {where: [] for where in partitions}
+    unfinished = set(partitions)
+    numbers = [where.partition for where in partitions]
+    with client.reader(partitions[0].topic, numbers, committed_only=committed_only) as reader:
+        while unfinished:
             (one,) = reader.read(1)
+            assert one.partition is not None
+            where = TopicPartition(partitions[0].topic, one.partition)
             if one.value == last:
-                return messages
-            messages.append(Stored(one.offset, one.value))
+                unfinished.discard(where)
+            else:
+                found[where].append(Stored(one.offset, one.value))
+    return found

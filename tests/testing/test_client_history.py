@@ -450,6 +450,23 @@ def test_a_new_owner_that_begins_behind_the_commit(run: Run, group: GroupHistory
     assert run.found() == {Anomaly.SKIPPED_POLL}
 
 
+def test_an_owner_that_gets_its_partition_back_may_go_on_where_it_was(run: Run, group: GroupHistory) -> None:
+    run.poll("m1", 6, 8)
+    group.revoked("m1", [P0])
+    group.assigned("m1", [P0], generation=2)
+    run.poll("m1", 8, 9)
+    assert run.found() == set()
+
+
+def test_an_owner_whose_partition_another_one_had_may_not(run: Run, group: GroupHistory) -> None:
+    run.poll("m1", 6, 8)
+    for generation, member in enumerate(("m2", "m1")):
+        group.leaving("m1" if member == "m2" else "m2")
+        group.assigned(member, [P0], generation=generation + 2)
+    run.poll("m1", 8, 9)
+    assert run.found() == {Anomaly.SKIPPED_POLL}
+
+
 def test_a_first_owner_that_does_not_begin_at_the_beginning(run: Run) -> None:
     run.send()
     run.send()

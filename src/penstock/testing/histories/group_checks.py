@@ -93,11 +93,23 @@ def start_findings(
     """Owners that did not begin where the committed offset says."""
     for where, all_of_one in claims.items():
         known = [bounded(commit, all_of_one) for commit in commits.get(where, ())]
-        for stretch in (stretch for claim in all_of_one for stretch in claim.stretches):
-            if stretch.start is None and stretch.seen:
-                possible = possible_offsets(known, stretch.begin_s, stretch.seen[0].at_s)
-                if is_reset_to_earliest or None not in possible:
-                    yield from _start_findings(stretch, possible, topics)
+        before: Claim | None = None
+        for claim in sorted(all_of_one, key=attrgetter("begin_s")):
+            for stretch in claim.stretches:
+                if stretch.start is None and stretch.seen:
+                    possible = possible_offsets(known, stretch.begin_s, stretch.seen[0].at_s)
+                    if before is not None and stretch is claim.stretches[0]:
+                        possible |= _own_position(before, claim)
+                    if is_reset_to_earliest or None not in possible:
+                        yield from _start_findings(stretch, possible, topics)
+            before = claim
+
+
+def _own_position(before: Claim, claim: Claim) -> set[int]:
+    """A member that gets back what it had may go on where it was: nobody else has been there."""
+    if before.member != claim.member or not before.stretches[-1].seen:
+        return set()
+    return {before.stretches[-1].seen[-1].offset + 1}
 
 
 def _start_findings(stretch: Stretch, possible: set[int | None], topics: TopicsRead) -> Iterator[Finding]:
