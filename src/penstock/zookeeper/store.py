@@ -125,22 +125,33 @@ class Store:
         return self._when_durable(applied, self.watches.fire(applied.events))
 
     async def read(self, reading: Callable[[Tree], T]) -> T:
-        """What `reading` finds in the tree now, once that is durable."""
-        while True:
-            self._require_running()
-            failure: CoordinationError | None = None
-            try:
-                value = reading(self.tree)
-            except CoordinationError as error:
-                failure = error
-            if self._durable_zxid < self.tree.last_zxid:
-                try:
-                    await self._when_durable(None, [])
-                except StorageFullError:
-                    continue  # what it saw was taken back
-            if failure is not None:
-                raise failure
-            return value
+        """What `reading` finds in the tree, once that is durable."""
+        return await self.look(reading)
+
+    def look(self, reading: Callable[[Tree], T]) -> asyncio.Future[T]:
+        """The same, looking at once: what is submitted after this call is not seen."""
+        self._require_running()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._look(reading, answer)
+        return answer
+
+    def _look(self, reading: Callable[[Tree], T], answer: asyncio.Future[T]) -> None:
+        try:
+            found: T | CoordinationError = reading(self.tree)
+        except CoordinationError as error:
+            found = error
+        if self._durable_zxid >= self.tree.last_zxid:
+            _settle(answer, found)
+            return
+
+        def durable(done: asyncio.Future[None]) -> None:
+            error = done.exception()
+            if isinstance(error, StorageFullError):
+                self._look(reading, answer)  # what it saw was taken back
+            else:
+                _settle(answer, found if error is None else error)
+
+        self._when_durable(None, []).add_done_callback(durable)
 
     async def close(self) -> None:
         """Wait for what is under way and let go of the files. Sessions stay as they are."""
