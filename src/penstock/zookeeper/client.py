@@ -125,6 +125,7 @@ class Client:
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._broken: asyncio.Future[str] | None = None
         self._running = asyncio.get_running_loop().create_task(self._run())
+        self._running.add_done_callback(self._stopped)
 
     @classmethod
     async def connect(
@@ -315,6 +316,11 @@ class Client:
             reason = await self._broken
             probing.cancel()
             self._drop(reason)
+
+    def _stopped(self, running: asyncio.Task[None]) -> None:
+        if not running.cancelled() and running.exception() is not None:
+            logger.error("the session with the coordination service failed", exc_info=running.exception())
+        self._end(SessionState.FAILED)
 
     async def _open_connection(self) -> None:
         address = self._servers[self._next_server]

@@ -8,6 +8,7 @@ written in the order of their declaration, each with the type that its annotatio
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
@@ -148,11 +149,16 @@ Acls: TypeAlias = tuple[Acl, ...]
 NodeStat: TypeAlias = Stat
 
 
+@cache
+def _kinds_of(cls: type[Any]) -> tuple[_Kind, ...]:
+    return tuple(KINDS[kind.__forward_arg__] for kind in cls.__annotations__.values())
+
+
 def read_record(cls: type[Any], reader: Reader) -> Any:
     """A record: a NamedTuple whose annotations are the names of `KINDS`."""
-    return cls(*(KINDS[kind].read(reader) for kind in cls.__annotations__.values()))
+    return cls(*(kind.read(reader) for kind in _kinds_of(cls)))
 
 
 def write_record(record: Any, out: Writer) -> None:
-    for value, kind in zip(record, type(record).__annotations__.values(), strict=True):
-        KINDS[kind].write(value, out)
+    for value, kind in zip(record, _kinds_of(type(record)), strict=True):
+        kind.write(value, out)
