@@ -125,6 +125,12 @@ class SessionMovedError(CoordinationError):
     code = -118
 
 
+class NoWatcherError(CoordinationError):
+    """no such watch"""
+
+    code = -121
+
+
 class StorageFullError(CoordinationError):
     """there is no room to store the change; it was not made, and can be tried again"""
 
@@ -155,6 +161,7 @@ ERRORS: dict[int, type[CoordinationError]] = {
         InvalidAclError,
         AuthFailedError,
         SessionMovedError,
+        NoWatcherError,
         StorageFullError,
     )
 }

@@ -20,14 +20,16 @@ from penstock.zookeeper.errors import (
     ROLLED_BACK,
     RUNTIME_INCONSISTENCY,
     AuthFailedError,
+    BadArgumentsError,
     CoordinationError,
     MarshallingError,
     NoNodeError,
+    NoWatcherError,
     UnimplementedError,
 )
 from penstock.zookeeper.frames import FrameStream
 from penstock.zookeeper.jute import Reader, read_record, write_record
-from penstock.zookeeper.operations import Identity, WatchEvent
+from penstock.zookeeper.operations import EventType, Identity, WatchEvent
 from penstock.zookeeper.protocol import (
     CONNECTED_STATE,
     NOTIFICATION_XID,
@@ -48,6 +50,7 @@ from penstock.zookeeper.protocol import (
     ReplyHeader,
     RequestHeader,
     SetWatches,
+    SetWatches2,
     connect_response_frame,
     frame,
     operation_of,
@@ -61,6 +64,8 @@ from penstock.zookeeper.tree import Applied, Tree
 logger = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = (1 << 20) - 1  # as ZooKeeper's default
+PERSISTENT, RECURSIVE = 0, 1
+OF_CHILDREN, OF_DATA, ANY_KIND = 1, 2, 3
 
 
 class Server(Protocol):
@@ -200,9 +205,11 @@ class KeeperConnection:
             case Op.AUTH:
                 return self._authenticate(request), _nothing
             case Op.SET_WATCHES | Op.SET_WATCHES2:
-                return self._store.look(lambda _tree: self._set_watches(request)), _nothing
+                return self._store.look(lambda tree: self._set_watches(request, tree)), _nothing
             case Op.ADD_WATCH:
-                return self._store.look(lambda _tree: self._add_watch(request.path, request.mode)), _nothing
+                return self._store.look(lambda _tree: self._add_watch(request.path, request.mode)), _record
+            case Op.CHECK_WATCHES | Op.REMOVE_WATCHES:
+                return self._store.look(lambda _tree: self._find_watches(op, request.path, request.mode)), _nothing
             case _:
                 return self._store.look(lambda tree: self._read(op, request, tree)), _record
 
@@ -284,12 +291,56 @@ class KeeperConnection:
         header = ReplyHeader(NOTIFICATION_XID, -1, 0)
         self._frames.send(frame(header, Event(event.type, CONNECTED_STATE, event.path)))
 
-    def _set_watches(self, request: SetWatches) -> None:
-        """Watches of a client that came again: what it has missed is told at once."""
-        raise UnimplementedError
+    def _set_watches(self, request: SetWatches | SetWatches2, tree: Tree) -> None:
+        """Leave the watches of a client that came again; what it has missed is told at once."""
+        watches, since = self._store.watches, request.relative_zxid
+        for path in request.data:
+            node = tree.nodes.get(path)
+            if node is None:
+                self.tell(WatchEvent(EventType.DELETED, path))
+            elif node.mzxid > since:
+                self.tell(WatchEvent(EventType.DATA_CHANGED, path))
+            else:
+                watches.watch_node(path, self._watcher)
+        for path in request.exists:
+            if path in tree.nodes:
+                self.tell(WatchEvent(EventType.CREATED, path))
+            else:
+                watches.watch_node(path, self._watcher)
+        for path in request.children:
+            node = tree.nodes.get(path)
+            if node is None:
+                self.tell(WatchEvent(EventType.DELETED, path))
+            elif node.pzxid > since:
+                self.tell(WatchEvent(EventType.CHILDREN_CHANGED, path))
+            else:
+                watches.watch_children(path, self._watcher)
+        if isinstance(request, SetWatches2):
+            for path in request.persistent:
+                watches.watch_always(path, self._watcher, is_recursive=False)
+            for path in request.recursive:
+                watches.watch_always(path, self._watcher, is_recursive=True)
 
-    def _add_watch(self, path: str, mode: int) -> None:
-        raise UnimplementedError
+    def _add_watch(self, path: str, mode: int) -> Number:
+        if mode not in (PERSISTENT, RECURSIVE):
+            raise BadArgumentsError(f"there is no watch of mode {mode}")
+        self._store.watches.watch_always(path, self._watcher, is_recursive=mode == RECURSIVE)
+        return Number(0)
+
+    def _find_watches(self, op: Op, path: str, kind: int) -> None:
+        """CHECK_WATCHES and REMOVE_WATCHES: an error if there are none of this kind."""
+        if kind not in (ANY_KIND, OF_CHILDREN, OF_DATA):
+            raise BadArgumentsError(f"there is no kind {kind} of watches")
+        of_node, of_children = kind in (OF_DATA, ANY_KIND), kind in (OF_CHILDREN, ANY_KIND)
+        watches = self._store.watches
+        if op is Op.CHECK_WATCHES:
+            found = watches.waits(path, self._watcher, of_node=of_node, of_children=of_children)
+        else:
+            found = watches.remove(
+                path, self._watcher, of_node=of_node, of_children=of_children, always=kind == ANY_KIND
+            )
+        if not found:
+            raise NoWatcherError(f"nobody waits at {path}")
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
