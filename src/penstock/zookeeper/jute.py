@@ -8,7 +8,6 @@ written in the order of their declaration, each with the type that its annotatio
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
@@ -149,9 +148,14 @@ Acls: TypeAlias = tuple[Acl, ...]
 NodeStat: TypeAlias = Stat
 
 
-@cache
+_kinds: dict[type[Any], tuple[_Kind, ...]] = {}
+
+
 def _kinds_of(cls: type[Any]) -> tuple[_Kind, ...]:
-    return tuple(KINDS[kind.__forward_arg__] for kind in cls.__annotations__.values())
+    found = _kinds.get(cls)
+    if found is None:
+        found = _kinds[cls] = tuple(KINDS[kind.__forward_arg__] for kind in cls.__annotations__.values())
+    return found
 
 
 def read_record(cls: type[Any], reader: Reader) -> Any:
