@@ -27,6 +27,7 @@ TABLE_OF_COMMANDS = "cli/main.py"
 ROOTS = {
     "penstock.cli.__main__",
     "penstock.cli.serve",
+    "penstock.cli.serve_keeper",
     "penstock.testing.pytest_plugin",
     "penstock.wire.messages.consumer_protocol",
     "penstock.wire.messages.offsets_topic_records",

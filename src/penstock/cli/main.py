@@ -38,6 +38,12 @@ def _up() -> CommandFunction:
     return up
 
 
+def _keeper() -> CommandFunction:
+    from penstock.cli.keeper import keeper
+
+    return keeper
+
+
 def _topic() -> typer.Typer:
     from penstock.cli.topic import app
 
@@ -88,6 +94,7 @@ def _doctor() -> CommandFunction:
 
 COMMANDS = (
     Command("up", "Start Penstock here and stay in the foreground.", _up),
+    Command("keeper", "Serve a small ZooKeeper for the brokers of this machine.", _keeper),
     Command("topic", "List, create, describe, alter and delete topics.", _topic),
     Command("produce", "Send messages to a topic, from stdin or a file.", _produce),
     Command("consume", "Print the messages of topics.", _consume),

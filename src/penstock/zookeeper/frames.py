@@ -1,4 +1,9 @@
-"""One connection that carries frames: an int32 size, then so many bytes. Both ends of ZooKeeper's protocol use it."""
+"""One connection that carries frames: an int32 size, then so many bytes. Both ends of ZooKeeper's protocol use it.
+
+It holds no more than one frame that is not whole, what arrived with it, and what the peer has not read yet: whoever
+uses it stops reading (`pause`) while it has enough to do, and stops producing while `unsent_bytes` is high, until
+`on_drained` is called. A peer that never reads is given up.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +25,41 @@ class FrameStream:
         on_end: Callable[[str], None],
         *,
         frame_bytes_max: int,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
+        on_drained: Callable[[], None] | None = None,
         four_letters: Callable[[bytes], bytes | None] | None = None,
     ) -> None:
         self.stream = stream
         self.is_closed = False
+        self.frame_bytes_max = frame_bytes_max
         self._on_frame = on_frame
         self._on_end = on_end
-        self._frame_bytes_max = frame_bytes_max
+        self._on_drained = on_drained
+        self._unsent_bytes_max = unsent_bytes_max
         self._four_letters = four_letters  # what the first four bytes of a connection may ask for instead of a frame
         self._received = bytearray()
         self._buffer = bytearray(RECEIVE_BYTES)
         self._unsent = bytearray()
+        self._is_paused = False
+        self._is_taking = False
+        self._waits_for_room = False
         stream.watch_read(self._readable)
 
+    @property
+    def unsent_bytes(self) -> int:
+        return len(self._unsent)
+
+    # ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────
+
     def send(self, frame: Buffer) -> None:
-        """Send it, now or when there is room."""
+        """Send it, now or when there is room. A single frame may be of any size."""
         if self.is_closed:
             return
-        self._unsent += frame
-        if len(self._unsent) > UNSENT_BYTES_MAX:
+        if len(self._unsent) > self._unsent_bytes_max:
             self.end("it does not read what it is sent")
-        else:
+            return
+        self._unsent += frame
+        if not self._waits_for_room:
             self._send()
 
     def _send(self) -> None:
@@ -49,12 +68,32 @@ class FrameStream:
                 sent = self.stream.send(bytes(self._unsent[:RECEIVE_BYTES]))
                 del self._unsent[:sent]
         except BlockingIOError:
-            self.stream.watch_write(self._send)
+            if not self._waits_for_room:
+                self._waits_for_room = True
+                self.stream.watch_write(self._send)
             return
         except OSError as error:
             self.end(str(error))
             return
-        self.stream.watch_write(None)
+        if self._waits_for_room:
+            self._waits_for_room = False
+            self.stream.watch_write(None)
+            if self._on_drained is not None:
+                self._on_drained()
+
+    # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def pause(self) -> None:
+        """Take no more frames until `resume`."""
+        if not self._is_paused and not self.is_closed:
+            self._is_paused = True
+            self.stream.watch_read(None)
+
+    def resume(self) -> None:
+        if self._is_paused and not self.is_closed:
+            self._is_paused = False
+            self.stream.watch_read(self._readable)
+            self._take_frames()
 
     def _readable(self) -> None:
         try:
@@ -71,22 +110,34 @@ class FrameStream:
         self._take_frames()
 
     def _take_frames(self) -> None:
-        while len(self._received) >= 4 and not self.is_closed:
-            if self._four_letters is not None:
-                answer, self._four_letters = self._four_letters(bytes(self._received[:4])), None
-                if answer is not None:
-                    self.send(answer)
-                    self.end("")
+        if self._is_taking:  # by a frame that resumed what it had paused: the loop below goes on
+            return
+        self._is_taking = True
+        try:
+            while len(self._received) >= 4 and not self.is_closed and not self._is_paused:
+                if not self._take_frame():
                     return
-            size = int.from_bytes(self._received[:4], "big", signed=True)
-            if not 0 <= size <= self._frame_bytes_max:
-                self.end(f"a frame of {size} bytes; at most {self._frame_bytes_max} are taken")
-                return
-            if len(self._received) < 4 + size:
-                return
-            frame = bytes(self._received[4 : 4 + size])
-            del self._received[: 4 + size]
-            self._on_frame(frame)
+        finally:
+            self._is_taking = False
+
+    def _take_frame(self) -> bool:
+        """Hand on the first frame, if it is whole."""
+        if self._four_letters is not None:
+            answer, self._four_letters = self._four_letters(bytes(self._received[:4])), None
+            if answer is not None:
+                self.send(answer)
+                self.end("")
+                return False
+        size = int.from_bytes(self._received[:4], "big", signed=True)
+        if not 0 <= size <= self.frame_bytes_max:
+            self.end(f"a frame of {size} bytes; at most {self.frame_bytes_max} are taken")
+            return False
+        if len(self._received) < 4 + size:
+            return False
+        frame = bytes(self._received[4 : 4 + size])
+        del self._received[: 4 + size]
+        self._on_frame(frame)
+        return True
 
     def end(self, reason: str) -> None:
         """Close the connection, once."""
@@ -95,4 +146,6 @@ class FrameStream:
             self.stream.watch_read(None)
             self.stream.watch_write(None)
             self.stream.close()
+            self._received.clear()
+            self._unsent.clear()
             self._on_end(reason)

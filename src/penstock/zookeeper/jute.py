@@ -60,7 +60,7 @@ class Reader:
 
     def string(self) -> str:
         try:
-            return self.buffer().decode()
+            return str(self._take(self.integer()), "utf-8")  # one that is not there is a mistake
         except UnicodeDecodeError as error:
             raise MarshallingError(f"a string that is not UTF-8: {error}") from error
 

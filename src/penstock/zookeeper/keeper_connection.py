@@ -1,81 +1,74 @@
 """One client of the keeper: its requests, in order, and their answers, in the same order.
 
-A request takes effect when it arrives. Its answer waits for the disk, and behind the answers before it; events leave
-before every answer that could show what they tell, because the store hands them out first.
+A request takes effect when it arrives (`keeper_requests.py`). Its answer waits for the disk, and behind the answers
+before it. What happened to watched znodes stands in the same queue, **by the number of its transaction**: behind the
+answers to what was asked before it (the client must know of its watch by then) and before those to what was asked after
+it (which could show what it tells).
+
+Nothing here grows with what a client does not do: a connection stops reading while it has enough to answer, stops
+building answers while its client does not read them, and is given up when that goes too far.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64encode
 from collections import deque
-from collections.abc import Callable
-from hashlib import sha1
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.base.world import Stream
-from penstock.zookeeper import operations as ops
 from penstock.zookeeper.errors import (
-    ROLLED_BACK,
-    RUNTIME_INCONSISTENCY,
     AuthFailedError,
-    BadArgumentsError,
+    ConnectionLossError,
     CoordinationError,
     MarshallingError,
-    NoNodeError,
-    NoWatcherError,
     UnimplementedError,
 )
 from penstock.zookeeper.frames import FrameStream
 from penstock.zookeeper.jute import Reader, read_record, write_record
-from penstock.zookeeper.operations import EventType, Identity, WatchEvent
+from penstock.zookeeper.keeper_requests import Begun, KeeperRequests
+from penstock.zookeeper.operations import Identity, WatchEvent
 from penstock.zookeeper.protocol import (
     CONNECTED_STATE,
     NOTIFICATION_XID,
-    REQUESTS,
-    AclStat,
-    AuthPacket,
-    Children,
-    ChildrenStat,
+    PING_XID,
     ConnectRequest,
     ConnectResponse,
-    DataStat,
     Event,
-    Number,
-    OnlyPath,
-    OnlyStat,
     Op,
-    PathStat,
     ReplyHeader,
     RequestHeader,
-    SetWatches,
-    SetWatches2,
     connect_response_frame,
     frame,
-    operation_of,
-    read_multi,
     sized,
-    write_multi_results,
 )
 from penstock.zookeeper.store import Store, Watcher
-from penstock.zookeeper.tree import Applied, Tree
 
 logger = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = (1 << 20) - 1  # as ZooKeeper's default
-PERSISTENT, RECURSIVE = 0, 1
-OF_CHILDREN, OF_DATA, ANY_KIND = 1, 2, 3
+CONNECT_FRAME_BYTES_MAX = 4096
+IN_FLIGHT_MAX = 1000  # requests of one client
+IN_FLIGHT_BYTES_MAX = 1 << 20
+UNSENT_BYTES_HIGH = 256 * 1024  # no more answers are built before the client has read
+UNSENT_BYTES_MAX = 8 << 20
+QUEUE_MAX = 50_000  # events must go out in any case: a client that reads so little is given up
 
 
 class Server(Protocol):
     """What a connection asks of the keeper it belongs to."""
 
     store: Store
+    in_flight_bytes: int  # of all connections
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether all connections together have so much in flight that each should finish its own first."""
+        ...
 
     async def begin(self, connection: KeeperConnection, request: ConnectRequest) -> ConnectResponse: ...
 
-    def heard_of(self, session_id: int) -> None: ...
+    def heard_of(self, connection: KeeperConnection) -> None: ...
 
     def ended(self, connection: KeeperConnection) -> None: ...
 
@@ -83,15 +76,26 @@ class Server(Protocol):
 
 
 class _Answer:
-    """What is to be sent when `outcome` is there and it is its turn."""
+    """What is to be sent when the outcome is there and it is its turn."""
 
-    __slots__ = ("build", "op", "outcome", "xid")
+    __slots__ = ("begun", "op", "size_bytes", "xid", "zxid")
 
-    def __init__(self, xid: int, op: Op, outcome: asyncio.Future[Any], build: Callable[[Any, bytearray], None]) -> None:
+    def __init__(self, xid: int, op: Op, begun: Begun, zxid: int, size_bytes: int) -> None:
         self.xid = xid
         self.op = op
-        self.outcome = outcome
-        self.build = build
+        self.begun = begun
+        self.zxid = zxid
+        self.size_bytes = size_bytes
+
+
+class _Told:
+    """An event in its place between the answers."""
+
+    __slots__ = ("event", "zxid")
+
+    def __init__(self, event: WatchEvent, zxid: int) -> None:
+        self.event = event
+        self.zxid = zxid
 
 
 class KeeperConnection:
@@ -99,263 +103,162 @@ class KeeperConnection:
 
     def __init__(self, server: Server, stream: Stream) -> None:
         self.session_id = 0
-        self.identities: tuple[Identity, ...] = ()
+        self.timeout_ms = 0
         self._server = server
         self._store = server.store
-        self._is_connected = False
-        self._early: list[bytes] = []  # frames that came before the session was there
+        self._requests: KeeperRequests | None = None  # once there is a session
         self._connecting: asyncio.Task[None] | None = None
-        self._answers: deque[_Answer] = deque()
+        self._queue: deque[_Answer | _Told] = deque()
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._is_closing = False
         self._frames = FrameStream(
             stream,
             self._take,
             self._over,
-            frame_bytes_max=FRAME_BYTES_MAX,
+            frame_bytes_max=CONNECT_FRAME_BYTES_MAX,
+            unsent_bytes_max=UNSENT_BYTES_MAX,
+            on_drained=self._send_ready,
             four_letters=server.four_letters,
         )
+
+    @property
+    def has_session(self) -> bool:
+        return self._requests is not None
 
     def end(self, reason: str) -> None:
         self._frames.end(reason)
 
     def _over(self, reason: str) -> None:
+        logger.debug("connection of session %#x: %s", self.session_id, reason)
         if self._connecting is not None:
             self._connecting.cancel()
+        self._server.in_flight_bytes -= self._in_flight_bytes
+        self._in_flight_bytes = 0
+        self._queue.clear()
         self._server.ended(self)
 
-    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the session ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, data: bytes) -> None:
         try:
-            if self._is_connected:
-                self._request(data)
-            elif self._connecting is not None:
-                self._early.append(data)
-            else:
+            if self._requests is None:
                 self._connect(data)
+            else:
+                self._request(self._requests, data)
         except MarshallingError as error:
             self.end(f"a request that cannot be read: {error}")
-        except CoordinationError as error:  # the store has stopped
+        except ConnectionLossError as error:  # the store has stopped
             self.end(str(error))
 
     def _connect(self, data: bytes) -> None:
         reader = Reader(data)
         request: ConnectRequest = read_record(ConnectRequest, reader)
-        with_read_only = not reader.is_at_end
         if request.last_zxid_seen > self._store.tree.last_zxid:
             self.end("the client has seen a later state than this keeper has")
             return
+        self._frames.pause()
+        self._connecting = asyncio.get_running_loop().create_task(
+            self._begin_session(request, with_read_only=not reader.is_at_end)
+        )
 
-        async def connect() -> None:
-            try:
-                response = await self._server.begin(self, request)
-            except CoordinationError as error:
-                self.end(str(error))
-                return
-            self.session_id = response.session_id
-            self._is_connected = response.timeout_ms > 0
-            self._frames.send(connect_response_frame(response, with_read_only=with_read_only))
-            if not self._is_connected:
-                self.end("the session has expired")
-            early, self._early = self._early, []
-            for frame_data in early:
-                self._take(frame_data)
+    async def _begin_session(self, request: ConnectRequest, *, with_read_only: bool) -> None:
+        try:
+            response = await self._server.begin(self, request)
+        except CoordinationError as error:
+            self.end(str(error))
+            return
+        self._frames.send(connect_response_frame(response, with_read_only=with_read_only))
+        if response.timeout_ms <= 0:
+            self.end("the session has expired")
+            return
+        watcher = Watcher(self.session_id, self.tell, wants_zxid=True)
+        address = Identity("ip", self._frames.stream.peer.host)
+        self._requests = KeeperRequests(self._store, watcher, (address,))
+        self._frames.frame_bytes_max = FRAME_BYTES_MAX
+        self._frames.resume()
 
-        self._connecting = asyncio.get_running_loop().create_task(connect())
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _request(self, data: bytes) -> None:
+    def _request(self, requests: KeeperRequests, data: bytes) -> None:
         reader = Reader(data)
         header: RequestHeader = read_record(RequestHeader, reader)
-        self._server.heard_of(self.session_id)
+        self._server.heard_of(self)
         try:
             op = Op(header.type)
         except ValueError:
-            self._answer_error(header.xid, UnimplementedError(f"operation {header.type} is not served"))
-            return
+            op = Op.ERROR
         try:
-            outcome, build = self._begin(op, reader)
-        except MarshallingError:
+            begun = requests.begin(op, reader)
+        except ConnectionLossError:
             raise
         except CoordinationError as error:
-            self._answer_error(header.xid, error)
-            return
-        self._answers.append(_Answer(header.xid, op, outcome, build))
-        outcome.add_done_callback(lambda _done: self._send_ready())
+            begun = _failed(error)
+        xid = PING_XID if op is Op.PING else header.xid
+        self._queue.append(_Answer(xid, op, begun, self._store.tree.last_zxid, len(data)))
+        self._in_flight += 1
+        self._in_flight_bytes += len(data)
+        self._server.in_flight_bytes += len(data)
+        self._is_closing = self._is_closing or op is Op.CLOSE
+        self._read_or_rest()
+        if begun.outcome.done():
+            self._send_ready()
+        else:
+            begun.outcome.add_done_callback(lambda _done: self._send_ready())
 
-    def _answer_error(self, xid: int, error: CoordinationError) -> None:
-        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        outcome.set_exception(error)
-        outcome.exception()
-        self._answers.append(_Answer(xid, Op.ERROR, outcome, _nothing))
+    def _read_or_rest(self) -> None:
+        has_enough = (
+            self._is_closing
+            or self._in_flight >= IN_FLIGHT_MAX
+            or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+            or (self._in_flight > 0 and self._server.is_crowded)
+        )
+        if has_enough:
+            self._frames.pause()
+        else:
+            self._frames.resume()
+
+    # ── answers and events ───────────────────────────────────────────────────────────────────────────────────────
+
+    def tell(self, event: WatchEvent, zxid: int) -> None:
+        """Something happened, in transaction `zxid`, to a znode that this client watches."""
+        place = len(self._queue)
+        if place > QUEUE_MAX:
+            self.end("it does not read what it is sent")
+            return
+        while place and self._queue[place - 1].zxid >= zxid and isinstance(self._queue[place - 1], _Answer):
+            place -= 1
+        self._queue.insert(place, _Told(event, zxid))
         self._send_ready()
 
-    def _begin(self, op: Op, reader: Reader) -> tuple[asyncio.Future[Any], Callable[[Any, bytearray], None]]:
-        """Let a request take effect: its outcome to come, and how that is written."""
-        if op is Op.MULTI:
-            return self._multi(reader)
-        if op not in REQUESTS:
-            raise UnimplementedError(f"{op.name} is not served")
-        request = read_record(REQUESTS[op], reader)
-        match op:
-            case Op.CREATE | Op.CREATE2 | Op.DELETE | Op.SET_DATA | Op.SET_ACL | Op.CHECK:
-                return self._write([operation_of(op, request)]), lambda done, out: _write_result(op, done, out)
-            case Op.CLOSE:
-                return asyncio.ensure_future(self._store.close_session(self.session_id)), _nothing
-            case Op.PING:
-                return self._store.look(lambda _tree: None), _nothing
-            case Op.AUTH:
-                return self._authenticate(request), _nothing
-            case Op.SET_WATCHES | Op.SET_WATCHES2:
-                return self._store.look(lambda tree: self._set_watches(request, tree)), _nothing
-            case Op.ADD_WATCH:
-                return self._store.look(lambda _tree: self._add_watch(request.path, request.mode)), _record
-            case Op.CHECK_WATCHES | Op.REMOVE_WATCHES:
-                return self._store.look(lambda _tree: self._find_watches(op, request.path, request.mode)), _nothing
-            case _:
-                return self._store.look(lambda tree: self._read(op, request, tree)), _record
-
-    def _write(self, operations: list[ops.Operation]) -> asyncio.Future[Applied]:
-        return self._store.submit(ops.Write(self.session_id, tuple(operations), self.identities))
-
-    def _multi(self, reader: Reader) -> tuple[asyncio.Future[Any], Callable[[Any, bytearray], None]]:
-        asked = read_multi(reader)
-        kinds = [op for op, _ in asked]
-        operations = [operation_of(op, request) for op, request in asked]
-        outcome: asyncio.Future[list[ops.Result]] = asyncio.get_running_loop().create_future()
-
-        def done(applied: asyncio.Future[Applied]) -> None:
-            error = applied.exception()
-            if outcome.done():
-                return
-            if error is None:
-                outcome.set_result(applied.result().results)
-            elif isinstance(error, CoordinationError) and error.operation_index is not None:
-                outcome.set_result(_failures(len(operations), error))
-            else:
-                outcome.set_exception(error)
-
-        self._write(operations).add_done_callback(done)
-        return outcome, lambda results, out: write_multi_results(kinds, results, out)
-
-    def _read(self, op: Op, request: Any, tree: Tree) -> Any:
-        path: str = request.path
-        match op:
-            case Op.GET_DATA:
-                found = DataStat(*tree.get(path, self.identities))
-                self._watch_node(path, request.watch)
-                return found
-            case Op.EXISTS:
-                self._watch_node(path, request.watch)
-                stat = tree.exists(path)
-                if stat is None:
-                    raise NoNodeError(f"there is no znode {path}")
-                return OnlyStat(stat)
-            case Op.GET_CHILDREN | Op.GET_CHILDREN2:
-                names, stat = tree.children(path, self.identities)
-                if request.watch:
-                    self._store.watches.watch_children(path, self._watcher)
-                return Children(names) if op is Op.GET_CHILDREN else ChildrenStat(names, stat)
-            case Op.GET_ACL:
-                return AclStat(*tree.acl(path, self.identities))
-            case Op.SYNC:
-                return OnlyPath(path)
-            case Op.GET_EPHEMERALS:
-                own = tree.sessions[self.session_id].ephemerals
-                return Children(sorted(each for each in own if each.startswith(path)))
-            case Op.GET_ALL_CHILDREN_NUMBER:
-                tree.get(path, self.identities)
-                below = path.rstrip("/") + "/"
-                return Number(sum(each.startswith(below) and each != below for each in tree.nodes))
-            case _:
-                raise UnimplementedError(f"{op.name} is not served")
-
-    # ── who, and watches ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def _authenticate(self, packet: AuthPacket) -> asyncio.Future[None]:
-        if packet.scheme != "digest" or b":" not in packet.auth:
-            raise AuthFailedError(f"the scheme {packet.scheme!r} is not served; digest is")
-        identity = digest_identity(packet.auth)
-        if identity not in self.identities:
-            self.identities += (identity,)
-        return self._store.look(lambda _tree: None)
-
-    @property
-    def _watcher(self) -> Watcher:
-        return Watcher(self.session_id, self.tell)
-
-    def _watch_node(self, path: str, is_wanted: bool) -> None:
-        if is_wanted:
-            self._store.watches.watch_node(path, self._watcher)
-
-    def tell(self, event: WatchEvent) -> None:
-        """Something happened to a znode that this client watches."""
-        header = ReplyHeader(NOTIFICATION_XID, -1, 0)
-        self._frames.send(frame(header, Event(event.type, CONNECTED_STATE, event.path)))
-
-    def _set_watches(self, request: SetWatches | SetWatches2, tree: Tree) -> None:
-        """Leave the watches of a client that came again; what it has missed is told at once."""
-        watches, since = self._store.watches, request.relative_zxid
-        for path in request.data:
-            node = tree.nodes.get(path)
-            if node is None:
-                self.tell(WatchEvent(EventType.DELETED, path))
-            elif node.mzxid > since:
-                self.tell(WatchEvent(EventType.DATA_CHANGED, path))
-            else:
-                watches.watch_node(path, self._watcher)
-        for path in request.exists:
-            if path in tree.nodes:
-                self.tell(WatchEvent(EventType.CREATED, path))
-            else:
-                watches.watch_node(path, self._watcher)
-        for path in request.children:
-            node = tree.nodes.get(path)
-            if node is None:
-                self.tell(WatchEvent(EventType.DELETED, path))
-            elif node.pzxid > since:
-                self.tell(WatchEvent(EventType.CHILDREN_CHANGED, path))
-            else:
-                watches.watch_children(path, self._watcher)
-        if isinstance(request, SetWatches2):
-            for path in request.persistent:
-                watches.watch_always(path, self._watcher, is_recursive=False)
-            for path in request.recursive:
-                watches.watch_always(path, self._watcher, is_recursive=True)
-
-    def _add_watch(self, path: str, mode: int) -> Number:
-        if mode not in (PERSISTENT, RECURSIVE):
-            raise BadArgumentsError(f"there is no watch of mode {mode}")
-        self._store.watches.watch_always(path, self._watcher, is_recursive=mode == RECURSIVE)
-        return Number(0)
-
-    def _find_watches(self, op: Op, path: str, kind: int) -> None:
-        """CHECK_WATCHES and REMOVE_WATCHES: an error if there are none of this kind."""
-        if kind not in (ANY_KIND, OF_CHILDREN, OF_DATA):
-            raise BadArgumentsError(f"there is no kind {kind} of watches")
-        of_node, of_children = kind in (OF_DATA, ANY_KIND), kind in (OF_CHILDREN, ANY_KIND)
-        watches = self._store.watches
-        if op is Op.CHECK_WATCHES:
-            found = watches.waits(path, self._watcher, of_node=of_node, of_children=of_children)
-        else:
-            found = watches.remove(
-                path, self._watcher, of_node=of_node, of_children=of_children, always=kind == ANY_KIND
-            )
-        if not found:
-            raise NoWatcherError(f"nobody waits at {path}")
-
-    # ── answers ──────────────────────────────────────────────────────────────────────────────────────────────────
-
     def _send_ready(self) -> None:
-        while self._answers and self._answers[0].outcome.done():
-            answer = self._answers.popleft()
-            self._send(answer)
-            if answer.op is Op.CLOSE:
-                self.end("closed by its client")
-                return
+        while self._queue and not self._frames.is_closed:
+            item = self._queue[0]
+            if isinstance(item, _Told):
+                self._queue.popleft()
+                self._send_event(item.event)
+                continue
+            if not item.begun.outcome.done() or self._frames.unsent_bytes >= UNSENT_BYTES_HIGH:
+                break
+            self._queue.popleft()
+            self._forget(item)
+            self._send(item)
+        if self._requests is not None and not self._frames.is_closed:
+            self._read_or_rest()
+
+    def _forget(self, answer: _Answer) -> None:
+        self._in_flight -= 1
+        self._in_flight_bytes -= answer.size_bytes
+        self._server.in_flight_bytes -= answer.size_bytes
 
     def _send(self, answer: _Answer) -> None:
+        error = answer.begun.outcome.exception()
+        # What was taken back for lack of room had a number too; nobody may believe to have seen it.
+        zxid = 0 if answer.op is Op.AUTH else min(answer.zxid, self._store.durable_zxid)
         out = bytearray(4)
-        error = answer.outcome.exception()
-        zxid = self._store.tree.last_zxid
+        if isinstance(error, ConnectionLossError):
+            self.end(str(error))
+            return
         if isinstance(error, CoordinationError):
             write_record(ReplyHeader(answer.xid, zxid, error.code), out)
         elif error is not None:
@@ -363,37 +266,26 @@ class KeeperConnection:
             self.end("a request failed")
             return
         else:
+            if answer.op in (Op.SET_WATCHES, Op.SET_WATCHES2):
+                for event in answer.begun.outcome.result():
+                    self._send_event(event)
             write_record(ReplyHeader(answer.xid, zxid, 0), out)
-            answer.build(answer.outcome.result(), out)
+            answer.begun.build(answer.begun.outcome.result(), out)
         self._frames.send(sized(out))
-        if isinstance(error, AuthFailedError):
+        if answer.op is Op.CLOSE:
+            self.end("closed by its client")
+        elif isinstance(error, AuthFailedError):
             self.end("authentication failed")
+        elif isinstance(error, UnimplementedError) and answer.op is Op.ERROR:
+            self.end("an operation that does not exist")
+
+    def _send_event(self, event: WatchEvent) -> None:
+        header = ReplyHeader(NOTIFICATION_XID, -1, 0)
+        self._frames.send(frame(header, Event(event.type, CONNECTED_STATE, event.path)))
 
 
-def digest_identity(user_and_password: bytes) -> Identity:
-    """Who is meant by "user:password"; the password is not kept."""
-    user = user_and_password.partition(b":")[0].decode("utf-8", "replace")
-    return Identity("digest", f"{user}:{b64encode(sha1(user_and_password).digest()).decode()}")
-
-
-def _nothing(_done: Any, _out: bytearray) -> None:
-    """The answer has no content."""
-
-
-def _record(record: Any, out: bytearray) -> None:
-    write_record(record, out)
-
-
-def _write_result(op: Op, applied: Applied, out: bytearray) -> None:
-    match applied.results[0]:
-        case ops.Created(path, stat):
-            write_record(PathStat(path, stat) if op is Op.CREATE2 else OnlyPath(path), out)
-        case ops.Changed(stat):
-            write_record(OnlyStat(stat), out)
-
-
-def _failures(count: int, error: CoordinationError) -> list[ops.Result]:
-    assert error.operation_index is not None
-    before: list[ops.Result] = [ops.Failed(ROLLED_BACK)] * error.operation_index
-    after: list[ops.Result] = [ops.Failed(RUNTIME_INCONSISTENCY)] * (count - error.operation_index - 1)
-    return [*before, ops.Failed(error.code), *after]
+def _failed(error: CoordinationError) -> Begun:
+    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    outcome.set_exception(error)
+    outcome.exception()
+    return Begun(outcome, lambda _done, _out: None)

@@ -52,13 +52,14 @@ class Stat(NamedTuple):
 
 
 class Create(msgspec.Struct, frozen=True, tag="create", omit_defaults=True):
-    """Add a znode; a sequential one gets ten digits after its name."""
+    """Add a znode; a sequential one gets ten digits after its name, a container goes some time after its last child."""
 
     path: str
     data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
     acl: tuple[Acl, ...] = OPEN_ACL
+    container: bool = False
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete", omit_defaults=True):
@@ -116,14 +117,24 @@ class CloseSession(msgspec.Struct, frozen=True, tag="close", omit_defaults=True)
     session_id: int
 
 
-Transaction: TypeAlias = Write | OpenSession | CloseSession
+class RemoveContainer(msgspec.Struct, frozen=True, tag="container", omit_defaults=True):
+    """Remove a container that had children and has none any more; nobody's session asks for that."""
+
+    path: str
+    session_id: int = 0
+
+
+Transaction: TypeAlias = Write | OpenSession | CloseSession | RemoveContainer
 
 
 class Created(NamedTuple):
-    """The answer to a `Create`: its path as it was made, with the digits of a sequential one."""
+    """The answer to a `Create`: its path as it was made, with the digits of a sequential one.
+
+    Over the network a multi does not tell the stat.
+    """
 
     path: str
-    stat: Stat
+    stat: Stat | None = None
 
 
 class Changed(NamedTuple):

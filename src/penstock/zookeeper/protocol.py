@@ -7,12 +7,11 @@ happened to a watched znode. A frame has an int32 size before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from penstock.zookeeper import operations as ops
-from penstock.zookeeper.errors import MarshallingError, UnimplementedError
+from penstock.zookeeper.errors import BadArgumentsError, UnimplementedError
 from penstock.zookeeper.jute import (
     Acls,
     Bool,
@@ -20,13 +19,9 @@ from penstock.zookeeper.jute import (
     Int,
     Long,
     NodeStat,
-    Reader,
     Text,
     Texts,
-    Writer,
-    read_record,
     write_boolean,
-    write_integer,
     write_record,
 )
 
@@ -112,6 +107,16 @@ class CreateRequest(NamedTuple):
     data: Bytes
     acl: Acls
     flags: Int
+
+
+class CreateTtlRequest(NamedTuple):
+    """The same for a znode that goes when nobody has changed it for so long."""
+
+    path: Text
+    data: Bytes
+    acl: Acls
+    flags: Int
+    ttl_ms: Long
 
 
 class PathVersion(NamedTuple):
@@ -217,12 +222,6 @@ class Event(NamedTuple):
     path: Text
 
 
-class MultiHeader(NamedTuple):
-    type: Int
-    done: Bool
-    error: Int
-
-
 class Nothing(NamedTuple):
     """No content."""
 
@@ -231,6 +230,7 @@ REQUESTS: dict[Op, type[Any]] = {
     Op.CREATE: CreateRequest,
     Op.CREATE2: CreateRequest,
     Op.CREATE_CONTAINER: CreateRequest,
+    Op.CREATE_TTL: CreateTtlRequest,
     Op.DELETE: PathVersion,
     Op.CHECK: PathVersion,
     Op.EXISTS: PathWatch,
@@ -251,11 +251,13 @@ REQUESTS: dict[Op, type[Any]] = {
     Op.REMOVE_WATCHES: PathMode,
     Op.GET_EPHEMERALS: OnlyPath,
     Op.GET_ALL_CHILDREN_NUMBER: OnlyPath,
+    Op.WHO_AM_I: Nothing,
 }
 
 ANSWERS: dict[Op, type[Any]] = {
     Op.CREATE: OnlyPath,
     Op.CREATE2: PathStat,
+    Op.CREATE_CONTAINER: PathStat,
     Op.EXISTS: OnlyStat,
     Op.GET_DATA: DataStat,
     Op.SET_DATA: OnlyStat,
@@ -269,7 +271,7 @@ ANSWERS: dict[Op, type[Any]] = {
 }
 
 EPHEMERAL, SEQUENTIAL = 1, 2
-_END_OF_MULTI = MultiHeader(Op.ERROR, True, -1)
+CONTAINER, WITH_TTL, SEQUENTIAL_WITH_TTL = 4, 5, 6
 
 
 def frame(*records: Any) -> bytearray:
@@ -289,11 +291,8 @@ def sized(out: bytearray) -> bytearray:
 def operation_of(op: Op, request: Any) -> ops.Operation:
     """What a request asks of the tree."""
     match op:
-        case Op.CREATE | Op.CREATE2:
-            if request.flags & ~(EPHEMERAL | SEQUENTIAL):
-                raise UnimplementedError("containers and znodes with a time to live are not served")
-            is_ephemeral, is_sequential = bool(request.flags & EPHEMERAL), bool(request.flags & SEQUENTIAL)
-            return ops.Create(request.path, request.data, is_ephemeral, is_sequential, request.acl)
+        case Op.CREATE | Op.CREATE2 | Op.CREATE_CONTAINER | Op.CREATE_TTL:
+            return _creation(op, request)
         case Op.DELETE:
             return ops.Delete(request.path, request.version)
         case Op.SET_DATA:
@@ -306,12 +305,27 @@ def operation_of(op: Op, request: Any) -> ops.Operation:
             raise UnimplementedError(f"{op.name} does not change anything")
 
 
+def _creation(op: Op, request: CreateRequest | CreateTtlRequest) -> ops.Create:
+    """As ZooKeeper has it: only the operation for containers makes one, whatever the flags say."""
+    if not 0 <= request.flags <= SEQUENTIAL_WITH_TTL:
+        raise BadArgumentsError(f"{request.flags} are no flags of a znode")
+    if request.flags >= WITH_TTL:
+        raise UnimplementedError("znodes with a time to live are not served")
+    if op is Op.CREATE_TTL:
+        raise BadArgumentsError("a time to live for a znode that shall have none")
+    is_container = op is Op.CREATE_CONTAINER
+    is_ephemeral = bool(request.flags & EPHEMERAL) and not is_container
+    is_sequential = request.flags in (SEQUENTIAL, EPHEMERAL | SEQUENTIAL)
+    return ops.Create(request.path, request.data, is_ephemeral, is_sequential, request.acl, is_container)
+
+
 def request_of(operation: ops.Operation) -> tuple[Op, Any]:
     """The inverse: how a client asks for it."""
     match operation:
-        case ops.Create(path, data, is_ephemeral, is_sequential, acl):
+        case ops.Create(path, data, is_ephemeral, is_sequential, acl, is_container):
             flags = (EPHEMERAL if is_ephemeral else 0) | (SEQUENTIAL if is_sequential else 0)
-            return Op.CREATE2, CreateRequest(path, data, acl, flags)
+            op = Op.CREATE_CONTAINER if is_container else Op.CREATE2
+            return op, CreateRequest(path, data, acl, flags or (CONTAINER if is_container else 0))
         case ops.Delete(path, version):
             return Op.DELETE, PathVersion(path, version)
         case ops.SetData(path, data, version):
@@ -320,68 +334,6 @@ def request_of(operation: ops.Operation) -> tuple[Op, Any]:
             return Op.SET_ACL, SetAclRequest(path, acl, version)
         case ops.Check(path, version):
             return Op.CHECK, PathVersion(path, version)
-
-
-# ── several operations at once ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def read_multi(reader: Reader) -> list[tuple[Op, Any]]:
-    """The operations of a MULTI or a MULTI_READ."""
-    found: list[tuple[Op, Any]] = []
-    while True:
-        header: MultiHeader = read_record(MultiHeader, reader)
-        if header.done:
-            return found
-        try:
-            op = Op(header.type)
-            found.append((op, read_record(REQUESTS[op], reader)))
-        except (ValueError, KeyError):
-            raise MarshallingError(f"a multi with the unknown operation {header.type}") from None
-
-
-def write_multi(operations: Sequence[ops.Operation], out: Writer) -> None:
-    for operation in operations:
-        op, request = request_of(operation)
-        write_record(MultiHeader(op, False, -1), out)
-        write_record(request, out)
-    write_record(_END_OF_MULTI, out)
-
-
-def write_multi_results(asked: Sequence[Op], results: Sequence[ops.Result], out: Writer) -> None:
-    """The answer to a MULTI: a result for each operation; if one failed, an error for each."""
-    for op, result in zip(asked, results, strict=True):
-        match result:
-            case ops.Failed(code):
-                write_record(MultiHeader(Op.ERROR, False, code), out)
-                write_integer(code, out)
-            case ops.Created(path, stat):
-                write_record(MultiHeader(op, False, 0), out)
-                write_record(PathStat(path, stat) if op is Op.CREATE2 else OnlyPath(path), out)
-            case ops.Changed(stat):
-                write_record(MultiHeader(op, False, 0), out)
-                write_record(OnlyStat(stat), out)
-            case ops.Done():
-                write_record(MultiHeader(op, False, 0), out)
-    write_record(_END_OF_MULTI, out)
-
-
-def read_multi_results(reader: Reader) -> list[ops.Result]:
-    results: list[ops.Result] = []
-    while True:
-        header: MultiHeader = read_record(MultiHeader, reader)
-        if header.done:
-            return results
-        match header.type:
-            case Op.ERROR:
-                results.append(ops.Failed(reader.integer()))
-            case Op.CREATE2:
-                results.append(ops.Created(*read_record(PathStat, reader)))
-            case Op.SET_DATA | Op.SET_ACL:
-                results.append(ops.Changed(reader.stat()))
-            case Op.DELETE | Op.CHECK:
-                results.append(ops.Done())
-            case _:
-                raise MarshallingError(f"a result of the unknown operation {header.type}")
 
 
 def connect_response_frame(response: ConnectResponse, *, with_read_only: bool) -> bytearray:

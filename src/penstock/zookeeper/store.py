@@ -31,7 +31,6 @@ from penstock.zookeeper.operations import (
     JournalEntry,
     OpenSession,
     Transaction,
-    WatchEvent,
     decode_entries,
     encode_entries,
 )
@@ -51,7 +50,8 @@ class Watcher(NamedTuple):
     """Who is told of an event: a callback of one session, for as long as the session lives."""
 
     session_id: int
-    callback: Callable[[WatchEvent], None]
+    callback: Callable[..., None]  # of the event, or of the event and the number of its transaction
+    wants_zxid: bool = False
 
 
 @dataclass(slots=True)
@@ -102,6 +102,11 @@ class Store:
         if recovered.cut_bytes:
             _log.warning("cut %d bytes of an unfinished write off the journal in %s", recovered.cut_bytes, folder)
         return cls(disk, clock, tree, recovered.journal, lock)
+
+    @property
+    def durable_zxid(self) -> int:
+        """The newest transaction that a crash cannot undo."""
+        return self._durable_zxid
 
     async def open_session(self, timeout_ms: int, password: bytes = b"") -> int:
         """A new session's id: the number of the transaction that opens it, so never used before."""
@@ -251,7 +256,8 @@ class Store:
             waiting = self._waiting.popleft()
             for fired in waiting.fired:
                 if fired.watcher.session_id in self.tree.sessions:
-                    loop.call_soon(fired.watcher.callback, fired.event)
+                    numbered = (waiting.zxid,) if fired.watcher.wants_zxid else ()
+                    loop.call_soon(fired.watcher.callback, fired.event, *numbered)
             _settle(waiting.answer, waiting.value)
 
     def _stop(self, error: Exception) -> None:

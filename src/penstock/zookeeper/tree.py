@@ -17,14 +17,13 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.zookeeper import operations as ops
+from penstock.zookeeper.access import effective_acl, require, shown_acl
 from penstock.zookeeper.errors import (
     ROLLED_BACK,
     RUNTIME_INCONSISTENCY,
     BadArgumentsError,
     BadVersionError,
     CoordinationError,
-    InvalidAclError,
-    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -50,6 +49,7 @@ class Node:
     version: int = 0
     aversion: int = 0
     creates: int = 0
+    is_container: bool = False
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> Stat:
@@ -110,7 +110,7 @@ class Tree:
     def get(self, path: str, identities: tuple[Identity, ...] = ()) -> tuple[bytes, Stat]:
         """Data and stat of a znode."""
         node = self._node(path)
-        _require(node, ops.READ, identities, path)
+        require(node.acl, ops.READ, identities, path)
         return node.data, node.stat()
 
     def exists(self, path: str) -> Stat | None:
@@ -121,14 +121,18 @@ class Tree:
     def children(self, path: str, identities: tuple[Identity, ...] = ()) -> tuple[list[str], Stat]:
         """The names of the children, sorted, and the stat of the parent."""
         node = self._node(path)
-        _require(node, ops.READ, identities, path)
+        require(node.acl, ops.READ, identities, path)
         return sorted(node.children), node.stat()
 
     def acl(self, path: str, identities: tuple[Identity, ...] = ()) -> tuple[tuple[Acl, ...], Stat]:
         """The access control list of a znode."""
         node = self._node(path)
-        _require(node, ops.READ | ops.ADMIN, identities, path)
-        return node.acl, node.stat()
+        require(node.acl, ops.READ | ops.ADMIN, identities, path)
+        return shown_acl(node.acl, identities), node.stat()
+
+    def empty_containers(self) -> list[str]:
+        """Containers that had children and have none any more."""
+        return [path for path, node in self.nodes.items() if node.is_container and node.creates and not node.children]
 
     # Changing
 
@@ -143,6 +147,8 @@ class Tree:
                 applied = self._open_session(transaction, step)
             case ops.CloseSession():
                 applied = self._close_session(step)
+            case ops.RemoveContainer():
+                applied = self._remove_container(transaction.path, step)
         if applied.failure is None:
             self.last_zxid = zxid
         return applied
@@ -182,20 +188,20 @@ class Tree:
         path = create.path
         if "/" not in path or "\0" in path:
             raise BadArgumentsError(path_problem(path) or path)
-        acl = _effective_acl(create.acl, step.identities)
+        acl = effective_acl(create.acl, step.identities)
         parent_path = parent_of(path)
         parent = self._node(parent_path)
-        _require(parent, ops.CREATE, step.identities, path)
+        require(parent.acl, ops.CREATE, step.identities, path)
         if create.sequential:
             path = f"{path}{parent.creates:010d}"
-        if (problem := path_problem(path)) is not None:
-            raise BadArgumentsError(problem)
+        _require_path(path)
         if path in self.nodes:
             raise NodeExistsError(f"znode {path} exists already")
         if parent.ephemeral_owner:
             raise NoChildrenForEphemeralsError(f"znode {parent_path} is ephemeral and cannot have children")
         owner = step.session_id if create.ephemeral else 0
         node = Node(create.data, acl, step.zxid, step.zxid, step.zxid, step.time_ms, step.time_ms, owner)
+        node.is_container = create.container
         self._attach(path, node, parent, step)
         step.events.append(WatchEvent(EventType.CREATED, path))
         step.events.append(WatchEvent(EventType.CHILDREN_CHANGED, parent_path))
@@ -219,10 +225,10 @@ class Tree:
 
     def _delete(self, delete: ops.Delete, step: _Step) -> ops.Done:
         path = delete.path
-        if "/" not in path or path == "/":
+        if "/" not in path or "\0" in path or path == "/":
             raise BadArgumentsError(f"cannot delete {path!r}")
         parent = self._node(parent_of(path))
-        _require(parent, ops.DELETE, step.identities, path)
+        require(parent.acl, ops.DELETE, step.identities, path)
         node = self._node(path)
         _require_version(node.version, delete.version, path)
         if node.children:
@@ -253,8 +259,9 @@ class Tree:
             self.sessions[node.ephemeral_owner].ephemerals.remove(path)
 
     def _set_data(self, change: ops.SetData, step: _Step) -> ops.Changed:
+        _require_path(change.path)
         node = self._node(change.path)
-        _require(node, ops.WRITE, step.identities, change.path)
+        require(node.acl, ops.WRITE, step.identities, change.path)
         _require_version(node.version, change.version, change.path)
         before = node.data, node.version, node.mzxid, node.mtime_ms
 
@@ -267,9 +274,10 @@ class Tree:
         return ops.Changed(node.stat())
 
     def _set_acl(self, change: ops.SetAcl, step: _Step) -> ops.Changed:
-        acl = _effective_acl(change.acl, step.identities)
+        _require_path(change.path)
+        acl = effective_acl(change.acl, step.identities)
         node = self._node(change.path)
-        _require(node, ops.ADMIN, step.identities, change.path)
+        require(node.acl, ops.ADMIN, step.identities, change.path)
         _require_version(node.aversion, change.version, change.path)
         before = node.acl, node.aversion
 
@@ -281,8 +289,9 @@ class Tree:
         return ops.Changed(node.stat())
 
     def _check(self, check: ops.Check, step: _Step) -> ops.Done:
+        _require_path(check.path)
         node = self._node(check.path)
-        _require(node, ops.READ, step.identities, check.path)
+        require(node.acl, ops.READ, step.identities, check.path)
         _require_version(node.version, check.version, check.path)
         return ops.Done()
 
@@ -301,6 +310,13 @@ class Tree:
             self._detach(path, self.nodes[path], self.nodes[parent_of(path)], step)
         del self.sessions[step.session_id]
         step.undo.append(lambda: self.sessions.__setitem__(step.session_id, session))
+        return Applied([], step.events, undo=step.undo)
+
+    def _remove_container(self, path: str, step: _Step) -> Applied:
+        node = self.nodes.get(path)
+        if node is None or not node.is_container or not node.creates or node.children:
+            return Applied([], [], NotEmptyError(f"{path} is not an empty container"))
+        self._detach(path, node, self.nodes[parent_of(path)], step)
         return Applied([], step.events, undo=step.undo)
 
     def _node(self, path: str) -> Node:
@@ -323,35 +339,11 @@ def _failed(count: int, index: int, error: CoordinationError) -> Applied:
     return Applied(results, [], error)
 
 
+def _require_path(path: str) -> None:
+    if (problem := path_problem(path)) is not None:
+        raise BadArgumentsError(problem)
+
+
 def _require_version(actual: int, expected: int, path: str) -> None:
     if expected not in (ops.ANY_VERSION, actual):
         raise BadVersionError(f"znode {path} has version {actual}, not {expected}")
-
-
-def _require(node: Node, permission: int, identities: tuple[Identity, ...], path: str) -> None:
-    if node.acl is ops.OPEN_ACL or any(identity.scheme == "super" for identity in identities):
-        return
-    for granted, identity in node.acl:
-        if granted & permission and (identity == ops.ANYONE or identity in identities):
-            return
-    raise NoAuthError(f"znode {path} does not allow this")
-
-
-def _effective_acl(acl: tuple[Acl, ...], identities: tuple[Identity, ...]) -> tuple[Acl, ...]:
-    """The list as it is kept: "auth" stands for whoever asks, and a list that names nobody is refused."""
-    kept: list[Acl] = []
-    for entry in acl:
-        match entry.identity.scheme:
-            case "auth":
-                if not identities:
-                    raise InvalidAclError("an access control list with 'auth' needs an authenticated connection")
-                kept += [Acl(entry.permissions, identity) for identity in identities]
-            case "world" if entry.identity == ops.ANYONE:
-                kept.append(entry)
-            case "digest" if len(entry.identity.name.split(":")) == 2:
-                kept.append(entry)
-            case _:
-                raise InvalidAclError(f"unknown identity {entry.identity.scheme}:{entry.identity.name} in a list")
-    if not kept:
-        raise InvalidAclError("an access control list must not be empty")
-    return ops.OPEN_ACL if tuple(kept) == ops.OPEN_ACL else tuple(kept)

@@ -25,6 +25,7 @@ class _NodeRecord(msgspec.Struct, omit_defaults=True):
     aversion: int = 0
     creates: int = 0
     acl: tuple[Acl, ...] = OPEN_ACL
+    is_container: bool = False
 
 
 class _SessionRecord(msgspec.Struct, omit_defaults=True):
@@ -82,6 +83,7 @@ def _record(path: str, node: Node) -> _NodeRecord:
         aversion=node.aversion,
         creates=node.creates,
         acl=node.acl,
+        is_container=node.is_container,
     )
 
 
@@ -98,4 +100,5 @@ def _node(record: _NodeRecord) -> Node:
         version=record.version,
         aversion=record.aversion,
         creates=record.creates,
+        is_container=record.is_container,
     )

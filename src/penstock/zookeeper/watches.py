@@ -4,11 +4,13 @@ There are four kinds, as in ZooKeeper. Two fire once: one for a znode itself (le
 its children. Two stay until they are removed: *persistent* ones hear of both, *recursive* ones of every znode below as
 well, but not that children came or went, because they hear of the children themselves. Whoever waits for a change in
 several ways hears of it once.
+
+Those that stay have two halves, one for the znode and one for its children, because each can be removed alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from penstock.zookeeper.operations import EventType, WatchEvent
@@ -32,12 +34,18 @@ class Watches(Generic[W]):
     def __init__(self) -> None:
         self._of_node: dict[str, dict[W, None]] = {}
         self._of_children: dict[str, dict[W, None]] = {}
-        self._persistent: dict[str, dict[W, None]] = {}
-        self._recursive: dict[str, dict[W, None]] = {}
+        # Those that stay: by half, "is it that of the children", and by "is it recursive".
+        self._always: dict[tuple[bool, bool], dict[str, dict[W, None]]] = {
+            (of_children, is_recursive): {} for of_children in (False, True) for is_recursive in (False, True)
+        }
 
-    @property
-    def _tables(self) -> tuple[dict[str, dict[W, None]], ...]:
-        return self._of_node, self._of_children, self._persistent, self._recursive
+    def _half(self, *, of_children: bool) -> list[dict[str, dict[W, None]]]:
+        once = self._of_children if of_children else self._of_node
+        return [once, self._always[of_children, False], self._always[of_children, True]]
+
+    def _halves(self, of_node: bool, of_children: bool) -> list[dict[str, dict[W, None]]]:
+        chosen = self._half(of_children=False) if of_node else []
+        return chosen + self._half(of_children=True) if of_children else chosen
 
     def watch_node(self, path: str, watcher: W) -> None:
         """Wait for creation, deletion or new data."""
@@ -49,19 +57,13 @@ class Watches(Generic[W]):
 
     def watch_always(self, path: str, watcher: W, *, is_recursive: bool) -> None:
         """Wait for everything that happens to a znode, or also to those below it, until told otherwise."""
-        (self._recursive if is_recursive else self._persistent).setdefault(path, {})[watcher] = None
+        for of_children in (False, True):
+            self._always[of_children, is_recursive].setdefault(path, {})[watcher] = None
 
-    def remove(
-        self, path: str, watcher: W, *, of_node: bool = False, of_children: bool = False, always: bool = False
-    ) -> bool:
-        """Wait no longer for the named kinds; False if none of them was there."""
-        chosen = [
-            *([self._of_node] if of_node else ()),
-            *([self._of_children] if of_children else ()),
-            *([self._persistent, self._recursive] if always else ()),
-        ]
+    def remove(self, path: str, watcher: W, *, of_node: bool = False, of_children: bool = False) -> bool:
+        """Wait no longer for one half or both; False if nothing was there."""
         found = False
-        for table in chosen:
+        for table in self._halves(of_node, of_children):
             watchers = table.get(path, {})
             if watcher in watchers:
                 found = True
@@ -72,8 +74,11 @@ class Watches(Generic[W]):
 
     def waits(self, path: str, watcher: W, *, of_node: bool, of_children: bool) -> bool:
         """Whether a watcher waits for something at a path."""
-        tables = [*([self._of_node] if of_node else ()), *([self._of_children] if of_children else ())]
-        return any(watcher in table.get(path, {}) for table in [*tables, self._persistent, self._recursive])
+        return any(watcher in table.get(path, {}) for table in self._halves(of_node, of_children))
+
+    def count(self, watcher: W) -> int:
+        """For how much a watcher waits; slow."""
+        return sum(watcher in watchers for table in self._halves(True, True) for watchers in table.values())
 
     def fire(self, events: Iterable[WatchEvent]) -> list[Fired[W]]:
         """Take out the watches that these changes concern: who is to be told what, in order."""
@@ -85,24 +90,24 @@ class Watches(Generic[W]):
                 of_node = self._of_node.pop(event.path, {})
             if event.type in (EventType.CHILDREN_CHANGED, EventType.DELETED):
                 of_children = self._of_children.pop(event.path, {})
-            staying = self._persistent.get(event.path, {}) | self._above(event)
             fired += [
                 Fired(watcher, event, watcher in of_node, watcher in of_children)
-                for watcher in of_node | of_children | staying
+                for watcher in of_node | of_children | self._staying(event)
             ]
         return fired
 
-    def _above(self, event: WatchEvent) -> dict[W, None]:
-        """The recursive watchers of a znode and of all above it."""
-        if not self._recursive or event.type is EventType.CHILDREN_CHANGED:
-            return {}
+    def _staying(self, event: WatchEvent) -> dict[W, None]:
+        """The persistent watchers of a znode, and the recursive ones of it and of all above it."""
         found: dict[W, None] = {}
-        path = event.path
-        while True:
-            found |= self._recursive.get(path, {})
-            if path == "/":
-                return found
-            path = parent_of(path)
+        for of_children in (False, True):
+            is_told = event.type is EventType.DELETED or (event.type is EventType.CHILDREN_CHANGED) == of_children
+            if is_told:
+                found |= self._always[of_children, False].get(event.path, {})
+            recursive = self._always[of_children, True]
+            if is_told and recursive and event.type is not EventType.CHILDREN_CHANGED:
+                for path in _upwards(event.path):
+                    found |= recursive.get(path, {})
+        return found
 
     def put_back(self, fired: Iterable[Fired[W]]) -> None:
         """The changes did not happen after all: those who would have been told go on waiting."""
@@ -114,7 +119,7 @@ class Watches(Generic[W]):
 
     def forget(self, is_gone: Callable[[W], bool]) -> None:
         """Drop everything these watchers wait for."""
-        for table in self._tables:
+        for table in self._halves(True, True):
             for path, watchers in list(table.items()):
                 for watcher in [watcher for watcher in watchers if is_gone(watcher)]:
                     del watchers[watcher]
@@ -122,4 +127,12 @@ class Watches(Generic[W]):
                     del table[path]
 
     def __len__(self) -> int:
-        return sum(len(watchers) for table in self._tables for watchers in table.values())
+        return sum(len(watchers) for table in self._halves(True, True) for watchers in table.values())
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path and all above it."""
+    while path != "/":
+        yield path
+        path = parent_of(path)
+    yield path
