@@ -42,6 +42,19 @@ def place_replicas(
     return placing.partitions(partition_count, replication_factor)
 
 
+def place_instead(
+    brokers: Sequence[Candidate], assignments: Sequence[Sequence[int]], leaving: int
+) -> list[tuple[int, ...] | None]:
+    """The assignments with another broker in each place of `leaving`; None where all brokers hold a replica already."""
+    placing = _Placing(sorted(brokers, key=lambda broker: broker.broker_id))
+    for replicas in assignments:
+        placing.count_existing(replicas)
+    return [
+        tuple(replicas) if leaving not in replicas else placing.substituted(replicas, leaving)
+        for replicas in assignments
+    ]
+
+
 class _Placing:
     """The counts of one placement, which the next choice looks at. Brokers are known here by their place in the row."""
 
@@ -73,7 +86,7 @@ class _Placing:
         self._count(chosen)
         return chosen
 
-    def _best(self, left: list[int], chosen: list[int]) -> int:
+    def _best(self, left: list[int], chosen: list[int], *, is_leader: bool = False) -> int:
         best = left
         if not chosen:
             return _least(_least(best, self._replicas.__getitem__), self._leaders.__getitem__)[0]
@@ -82,15 +95,33 @@ class _Placing:
             best = _least(best, lambda place, groups=groups, used=used: used.count(groups[place]))  # type: ignore[misc]
         best = _least(best, self._replicas.__getitem__)
         best = _least(best, lambda place: sum([self._shared[other][place] for other in chosen]))
-        return _least(best, lambda place: -self._leaders[place])[0]
+        direction = 1 if is_leader else -1
+        return _least(best, lambda place: direction * self._leaders[place])[0]
+
+    def substituted(self, replicas: Sequence[int], leaving: int) -> tuple[int, ...] | None:
+        """The replicas with another broker in the place of the leaving one, which is counted."""
+        chosen = [self._place_of[broker_id] for broker_id in replicas if broker_id in self._place_of]
+        left = [place for place in range(len(self._ids)) if place not in chosen]
+        if not left:
+            return None
+        is_leader = replicas[0] == leaving
+        best = self._best(left, chosen, is_leader=is_leader)
+        self._replicas[best] += 1
+        self._leaders[best] += is_leader
+        for other in chosen:
+            self._shared[best][other] += 1
+            self._shared[other][best] += 1
+        return tuple(self._ids[best] if broker_id == leaving else broker_id for broker_id in replicas)
 
     def count_existing(self, replicas: Sequence[int]) -> None:
         """A partition that was placed before, perhaps on brokers that are not here now."""
-        self._count([self._place_of[broker_id] for broker_id in replicas if broker_id in self._place_of])
+        is_leader_here = bool(replicas) and replicas[0] in self._place_of
+        places = [self._place_of[broker_id] for broker_id in replicas if broker_id in self._place_of]
+        self._count(places, is_leader_here=is_leader_here)
 
-    def _count(self, replicas: Sequence[int]) -> None:
-        for place in replicas[:1]:
-            self._leaders[place] += 1
+    def _count(self, replicas: Sequence[int], *, is_leader_here: bool = True) -> None:
+        if is_leader_here:
+            self._leaders[replicas[0]] += 1
         for place in replicas:
             self._replicas[place] += 1
             for other in replicas:

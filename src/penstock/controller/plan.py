@@ -16,33 +16,65 @@ from penstock.base.errors import ApiError, Error
 from penstock.zookeeper.coordination import MULTI_SIZE_BYTES_MAX
 from penstock.zookeeper.operations import Check, Operation, SetData, size_bytes
 from penstock.zookeeper.topic_znodes import Topic
-from penstock.zookeeper.znodes import NOTICES_SIZE_BYTES_MAX, BrokerNode, Changes, ControllerEpoch, Notice
+from penstock.zookeeper.znodes import (
+    NOTICES_SIZE_BYTES_MAX,
+    AdmittedBrokers,
+    BrokerNode,
+    Changes,
+    ControllerEpoch,
+    Notice,
+)
 
 #: Leaves room for the notices and for the check of the epoch.
-_PLAN_SIZE_BYTES_MAX = MULTI_SIZE_BYTES_MAX - NOTICES_SIZE_BYTES_MAX - 4096
+PLAN_SIZE_BYTES_MAX = MULTI_SIZE_BYTES_MAX - NOTICES_SIZE_BYTES_MAX - 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The znodes as the controller last read or wrote them."""
+    """The znodes as the controller last read or wrote them.
+
+    `broker_epochs` are those of the registrations in `brokers`. `admitted_version` is None while there is no znode. A
+    state with neither epochs nor admissions takes all brokers for admitted.
+    """
 
     controller_epoch_version: int
     changes: Changes
     changes_version: int
     brokers: Mapping[int, BrokerNode] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    admitted: AdmittedBrokers = field(default_factory=AdmittedBrokers)
+    admitted_version: int | None = None
+
+    def is_admitted(self, broker_id: int) -> bool:
+        """Whether a broker is here, in a registration that was taken into account."""
+        admitted = self.admitted.epochs.get(broker_id)
+        return broker_id in self.brokers and self.broker_epochs.get(broker_id) == admitted
+
+    def living(self) -> dict[int, BrokerNode]:
+        """The brokers that may be given replicas and leaderships: admitted, and not about to stop."""
+        leaving = self.admitted.leaving
+        return {
+            broker_id: broker
+            for broker_id, broker in self.brokers.items()
+            if self.is_admitted(broker_id) and broker_id not in leaving
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Operations that carry out one decision together. `topic` is how the topic it is about will be, or was."""
+    """Operations that carry out one decision together. `topic` is how the topic it is about will be, or was.
+
+    `unclean` are the partitions of it that get a leader which may lack committed records: to be put on record.
+    """
 
     operations: tuple[Operation, ...]
     notice: Notice
     topic: Topic | None = None
+    unclean: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if size_bytes(self.operations) > _PLAN_SIZE_BYTES_MAX:
+        if size_bytes(self.operations) > PLAN_SIZE_BYTES_MAX:
             raise ApiError(Error.POLICY_VIOLATION, "this is too large for one step: do it in several smaller ones")
 
 
@@ -79,7 +111,7 @@ def _groups(plans: Sequence[Plan]) -> list[list[Plan]]:
         size = size_bytes(plan.operations)
         if size > room_bytes:
             groups.append([])
-            room_bytes = _PLAN_SIZE_BYTES_MAX
+            room_bytes = PLAN_SIZE_BYTES_MAX
         groups[-1].append(plan)
         room_bytes -= size
     return groups

@@ -81,12 +81,13 @@ def create_topic(
 ) -> Plan:
     """Create a topic; all replicas are in sync, and the first of each partition leads."""
     _check_new_name(request.name, state.topics)
+    brokers = state.living()
     if request.assignments:
-        assignments = _manual_assignments(request, state.brokers)
+        assignments = _manual_assignments(request, brokers)
     else:
-        assignments = _placed(request, state.brokers, defaults, start)
+        assignments = _placed(request, brokers, defaults, start)
     check_configs(request.configs)
-    partitions = tuple(_new_partition(replicas, state.brokers) for replicas in assignments)
+    partitions = tuple(_new_partition(replicas, brokers) for replicas in assignments)
     topic = Topic(request.name, topic_id, partitions, internal=request.internal)
     operations = creation(topic)
     written = replace(topic, versions=(0,) * len(operations))
@@ -134,19 +135,26 @@ def create_partitions(
     """Let a topic grow to `count` partitions, with the same number of replicas each as it has."""
     topic = _existing(state, name)
     added = _check_growth(topic, count)
-    factor = len(topic.partitions[0].replicas)
+    factor = replication_factor(topic)
+    brokers = state.living()
     if assignments is None:
         existing = [partition.replicas for partition in topic.partitions]
-        placed = place_replicas(_candidates(state.brokers, factor), added, factor, start=start, existing=existing)
+        placed = place_replicas(_candidates(brokers, factor), added, factor, start=start, existing=existing)
     else:
-        placed = _checked_growth_assignments(topic, assignments, added, state.brokers)
-    partitions = topic.partitions + tuple(_new_partition(replicas, state.brokers) for replicas in placed)
+        placed = _checked_growth_assignments(topic, assignments, added, brokers)
+    partitions = topic.partitions + tuple(_new_partition(replicas, brokers) for replicas in placed)
     after = replace(topic, partitions=partitions)
     operations = update(topic, after)
     changed = {operation.path for operation in operations if isinstance(operation, SetData)}
     versions = tuple(v + (topic_path(name, shard) in changed) for shard, v in enumerate(topic.versions))
     new = sum(isinstance(operation, Create) for operation in operations)
     return Plan(tuple(operations), Notice(topics=(name,)), replace(after, versions=versions + (0,) * new))
+
+
+def replication_factor(topic: Topic) -> int:
+    """How many replicas its first partition has, without those that a reassignment is about to remove."""
+    first = topic.partitions[0]
+    return len(first.replicas) - len(first.removing)
 
 
 def _existing(state: ClusterState, name: str) -> Topic:
@@ -260,7 +268,7 @@ def _checked_growth_assignments(
 ) -> list[tuple[int, ...]]:
     if len(assignments) != added:
         raise _bad_assignment(f"{added} partitions are to be added, but replicas are assigned for {len(assignments)}")
-    factor = len(topic.partitions[0].replicas)
+    factor = replication_factor(topic)
     numbered = enumerate(assignments, start=len(topic.partitions))
     return [_checked(partition, replicas, factor, brokers) for partition, replicas in numbered]
 

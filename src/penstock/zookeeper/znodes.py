@@ -9,6 +9,7 @@ field that must survive being rewritten by an older controller is only written o
     /controller_epoch              ControllerEpoch     its version is checked by every write of a controller
     /changes                       Changes             the last notices; its version is the number of the newest
     /brokers/ids/<id>              BrokerNode          ephemeral: a living broker; its czxid is the broker's epoch
+    /admitted_brokers              AdmittedBrokers     which registrations the controller has taken into account
     /brokers/topics/<name>         TopicNode           see `topic_znodes.py`
     /topic_deletions/<topic id>    TopicDeletion       replicas of a deleted topic that brokers still have to remove
     /config/<type>/<name>          ConfigNode          settings of a topic, a broker, …
@@ -106,6 +107,20 @@ class BrokerNode(Znode, frozen=True, kw_only=True):
     @staticmethod
     def path(broker_id: int) -> str:
         return f"{BROKER_IDS_PATH}/{broker_id}"
+
+
+class AdmittedBrokers(Znode, frozen=True, kw_only=True):
+    """Which registration of each broker the controller has taken into account, by broker epoch.
+
+    A new controller finds here what its predecessor had done already. A broker leads nothing before its own epoch is
+    here: until then its leaderships are those of its former life. There is no such znode before the first admission.
+    """
+
+    PATH: ClassVar[str] = "/admitted_brokers"
+
+    epochs: dict[int, int] = {}
+    leaving: tuple[int, ...] = ()  # admitted, but about to stop: given no more leaderships and no more replicas
+    away: tuple[int, ...] = ()  # were here, and are not now
 
 
 class TopicDeletion(Znode, frozen=True, kw_only=True):
