@@ -138,9 +138,17 @@ class ApacheZooKeeper(_Server):
 
     name = "Apache ZooKeeper"
 
-    def __init__(self, folder: Path, *, number: int = 0, ensemble: dict[int, tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        number: int = 0,
+        ensemble: dict[int, tuple[int, int]] | None = None,
+        container_check_ms: int = 3_600_000,
+    ) -> None:
         super().__init__(folder)
         self.number = number
+        self.container_check_ms = container_check_ms
         self._ensemble = ensemble or {}
 
     def command(self) -> list[str]:
@@ -165,8 +173,7 @@ class ApacheZooKeeper(_Server):
         (self.folder / "data" / "myid").write_text(f"{self.number}\n")
         file = self.folder / "zoo.cfg"
         file.write_text("\n".join([*settings, ""]))
-        # Its containers are looked at every minute; tests do not wait that long.
-        flags = [*SMALL_JVM, "-Dznode.container.checkIntervalMs=500"]
+        flags = [*SMALL_JVM, f"-Dznode.container.checkIntervalMs={self.container_check_ms}"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         return ["java", *flags, "-cp", str(JAR), main, str(file)]
 
