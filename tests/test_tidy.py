@@ -28,9 +28,11 @@ ROOTS = {
     "penstock.cli.__main__",
     "penstock.cli.serve",
     "penstock.cli.serve_keeper",
+    # decisions of the cluster that the shell does not ask for yet
     "penstock.controller.isr",
     "penstock.controller.leader_balance",
     "penstock.controller.reassignments",
+    "penstock.replication.follower",
     "penstock.testing.pytest_plugin",
     "penstock.wire.messages.consumer_protocol",
     "penstock.wire.messages.offsets_topic_records",

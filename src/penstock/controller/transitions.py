@@ -18,7 +18,7 @@ The ISR is never empty: if nobody of it is left, it keeps its last members, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -94,21 +94,21 @@ def settle(
     in_sync = _in_sync(before, replicas, isr, brokers)
     leader, in_sync, is_unclean = _elect(before, replicas, in_sync, brokers, rules, choice)
     assert in_sync
-    after = msgspec.structs.replace(
-        wanted,
+    eligible = () if is_unclean else _eligible(before, replicas, in_sync, leader, brokers, rules)
+    is_renewed = leader != before.leader or leader in brokers.returned
+    after = PartitionState(
+        replicas=replicas,
         isr=tuple(in_sync),
         leader=leader,
-        leader_epoch=before.leader_epoch,
+        leader_epoch=before.leader_epoch + is_renewed,
         partition_epoch=before.partition_epoch,
-        eligible=() if is_unclean else _eligible(before, replicas, in_sync, leader, brokers, rules),
+        eligible=eligible,
+        adding=wanted.adding,
+        removing=wanted.removing,
     )
-    is_renewed = leader != before.leader or leader in brokers.returned
-    if after == before and not is_renewed:
+    if after == before:
         return Settled(before)
-    after = msgspec.structs.replace(
-        after, leader_epoch=before.leader_epoch + is_renewed, partition_epoch=before.partition_epoch + 1
-    )
-    return Settled(after, is_unclean)
+    return Settled(msgspec.structs.replace(after, partition_epoch=before.partition_epoch + 1), is_unclean)
 
 
 def completed(state: PartitionState, isr: Collection[int], brokers: Brokers) -> PartitionState:
@@ -211,12 +211,14 @@ def _eligible(
 
 def topic_plans(topic: Topic, partitions: Sequence[PartitionState], unclean: Collection[int] = ()) -> list[Plan]:
     """Write what differs: nothing, one plan, or, if that would be too large, one for each znode of the topic."""
-    after = replace(topic, partitions=tuple(partitions))
+    after = Topic(topic.name, topic.topic_id, tuple(partitions), topic.versions, topic.internal)
     operations = update(topic, after)
     if not operations:
         return []
-    is_small = size_bytes(operations) <= PLAN_SIZE_BYTES_MAX
-    groups = [operations] if is_small else [[operation] for operation in operations]
+    if size_bytes(operations) <= PLAN_SIZE_BYTES_MAX:
+        groups = [operations]
+    else:
+        groups = [[operation] for operation in operations]
     plans: list[Plan] = []
     written = topic
     for group in groups:
@@ -234,9 +236,12 @@ def _shards(topic: Topic, operations: Sequence[Operation]) -> set[int]:
 
 def _written(before: Topic, after: Topic, shards: Collection[int]) -> Topic:
     """The topic when some of its znodes have been written."""
-    partitions = list(before.partitions)
-    for shard in shards:
-        span = slice(shard * PARTITIONS_PER_ZNODE, (shard + 1) * PARTITIONS_PER_ZNODE)
-        partitions[span] = after.partitions[span]
-    versions = tuple(version + (shard in shards) for shard, version in enumerate(before.versions))
-    return replace(before, partitions=tuple(partitions), versions=versions)
+    partitions = after.partitions
+    if len(shards) < len(before.versions):
+        changing = list(before.partitions)
+        for shard in shards:
+            span = slice(shard * PARTITIONS_PER_ZNODE, (shard + 1) * PARTITIONS_PER_ZNODE)
+            changing[span] = after.partitions[span]
+        partitions = tuple(changing)
+    versions = tuple([version + (shard in shards) for shard, version in enumerate(before.versions)])
+    return Topic(before.name, before.topic_id, partitions, versions, before.internal)
