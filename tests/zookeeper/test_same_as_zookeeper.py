@@ -268,7 +268,7 @@ def perform(side: Side, connection: RawZooKeeper, op: int, request: Any) -> Any:
     return asked(side, connection, op, request)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_scripts(sides: list[Side], seed: int, is_long: bool) -> None:
     """Three sessions, one after the other, with their watches; now and then one closes, or comes again."""
     draw = random.Random(seed)
