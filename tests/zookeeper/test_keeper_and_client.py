@@ -220,7 +220,7 @@ def test_client_that_vanishes_while_its_session_begins_leaves_none_behind() -> N
         await asyncio.sleep(2)
         assert not sessions
 
-    with SimKeeper() as service:
+    with SimKeeper(sync_s=(0.005, 0.01)) as service:
         service.run(script())
 
 
@@ -253,6 +253,35 @@ def test_lost_answer_leaves_the_state_to_be_read_again(seed: int) -> None:
         assert unknown
 
     with SimKeeper(seed) as service:
+        service.run(script())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_client_has_seen_nothing_that_a_crash_can_undo(seed: int) -> None:
+    """While others write: or the keeper would refuse it for ever, as one from the future."""
+
+    async def busy(client: Client, path: str) -> None:
+        await client.create(path)
+        while True:
+            await service.outcome(client.set(path, b"x"))
+
+    async def script() -> None:
+        clients = {name: await service.client(name) for name in ("a", "b", "c")}
+        working = [service.process(name).start(busy(client, f"/{name}")) for name, client in clients.items()]
+        for _ in range(6):
+            await asyncio.sleep(0.3 + service.simulation.random.random() * 0.1)
+            newest_zxid = max(client._session._last_zxid for client in clients.values())
+            service.keeper = None
+            service.crash()
+            await service.until(lambda: service.keeper is not None)
+            assert service.keeper is not None
+            assert newest_zxid <= service.keeper.store.tree.last_zxid
+            for client in clients.values():
+                await service.until(lambda client=client: client.state is SessionState.CONNECTED)
+        for each in working:
+            each.cancel()
+
+    with SimKeeper(seed, sync_s=(0.01, 0.02)) as service:
         service.run(script())
 
 

@@ -35,12 +35,20 @@ LIMIT_S = 10_000.0
 class SimKeeper:
     """A simulation with one keeper; `keeper` is the one that runs now."""
 
-    def __init__(self, seed: int = 0, *, limits: KeeperLimits | None = None, journal_size_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        limits: KeeperLimits | None = None,
+        journal_size_bytes: int = 1 << 20,
+        sync_s: tuple[float, float] = (0.0001, 0.002),
+    ) -> None:
         self.simulation = Simulation(seed, limit_s=LIMIT_S)
         self.machine = self.simulation.machine(HOST)
         self.keeper: Keeper | None = None
         self._limits = limits
         self._journal_size_bytes = journal_size_bytes
+        self._sync_s = sync_s  # from, to: how long the disk takes
         self._process: Process | None = None
         self._processes: dict[str, Process] = {}
         self.start()
@@ -49,6 +57,7 @@ class SimKeeper:
 
     def start(self) -> None:
         self._process = self.machine.start("keeper", self._serve)
+        self._process.disk.delays_s["sync"] = self._sync_s
 
     async def _serve(self, world: World) -> None:
         store = Store.open(world.disk, world.clock, FOLDER)
