@@ -94,9 +94,10 @@ class _Placing:
             used = [groups[place] for place in chosen]
             best = _least(best, lambda place, groups=groups, used=used: used.count(groups[place]))  # type: ignore[misc]
         best = _least(best, self._replicas.__getitem__)
+        if is_leader:
+            best = _least(best, self._leaders.__getitem__)
         best = _least(best, lambda place: sum([self._shared[other][place] for other in chosen]))
-        direction = 1 if is_leader else -1
-        return _least(best, lambda place: direction * self._leaders[place])[0]
+        return _least(best, lambda place: -self._leaders[place])[0]
 
     def substituted(self, replicas: Sequence[int], leaving: int) -> tuple[int, ...] | None:
         """The replicas with another broker in the place of the leaving one, which is counted."""

@@ -100,7 +100,9 @@ class BrokerNode(Znode, frozen=True, kw_only=True):
     host: str = ""
     rack: str | None = None
     log_dirs: tuple[UUID, ...] = ()
-    clean_start: bool = True  # False: unsynced data may have been lost since it last ran
+    clean_start: bool = True
+    """False: unsynced data may have been lost since it last ran. It goes on saying so until it was admitted as such,
+    even if it is restarted cleanly before: otherwise nobody would ever know."""
     software_version: str = ""
     timestamp_ms: int = 0
 
