@@ -170,6 +170,8 @@ def _without(partition: PartitionState, broker_id: int, brokers: Brokers, rules:
 
 def replaced(topic: Topic, settled: Mapping[int, Settled]) -> list[Plan]:
     """Plans for a topic of which some partitions, by index, change."""
+    if all(after.state is topic.partitions[index] for index, after in settled.items()):
+        return []
     partitions = list(topic.partitions)
     for index, after in settled.items():
         partitions[index] = after.state
