@@ -21,6 +21,7 @@ from penstock.zookeeper.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    StorageFullError,
 )
 from penstock.zookeeper.keeper import KeeperLimits
 from penstock.zookeeper.operations import Acl, EventType, Identity, WatchEvent
@@ -76,9 +77,9 @@ def test_everything_a_coordination_offers() -> None:
 def test_chroot_hides_what_is_above_it() -> None:
     async def script() -> None:
         plain = await service.client("one")
-        await service.within("one", plain.create("/deep"))
-        await service.within("one", plain.create("/deep/er"))
         below = await service.client("two", chroot="/deep/er/")
+        for _ in range(2):
+            await service.within("two", below.make_chroot())
         events: list[WatchEvent] = []
 
         async def work() -> None:
@@ -546,4 +547,50 @@ def test_containers_go_after_their_last_child() -> None:
         assert (await service.within("one", client.children("/")))[0] == ["never-used"]
 
     with SimKeeper(limits=KeeperLimits(container_check_ms=1000)) as service:
+        service.run(script())
+
+
+def test_full_disk_refuses_changes_and_goes_on_when_there_is_room() -> None:
+    async def script() -> None:
+        one, two = await service.client("one"), await service.client("two", timeout_ms=1000)
+        await service.within("one", one.create("/a", b"old"))
+        await service.within("two", two.create("/e", ephemeral=True))
+        disk = service.machine.disk
+        disk.set_capacity(disk.device.used_bytes)
+        events: list[WatchEvent] = []
+        await service.within("one", one.get("/a", events.append))
+        for change in (one.set("/a", b"new"), one.create("/b"), one.multi([ops.Delete("/a")])):
+            with pytest.raises(StorageFullError):
+                await service.within("one", change)
+        assert (await service.within("one", one.get("/a")))[0] == b"old"
+        assert not events
+        service.process("two").kill()
+        await asyncio.sleep(3)
+        assert await service.within("one", one.exists("/e")) is not None
+        disk.set_capacity(1 << 30)
+        await service.within("one", one.set("/a", b"new"))
+        assert events == [WatchEvent(EventType.DATA_CHANGED, "/a")]
+        await asyncio.sleep(3)
+        assert await service.within("one", one.exists("/e")) is None
+        assert one.state is SessionState.CONNECTED
+
+    with SimKeeper() as service:
+        service.run(script())
+
+
+def test_keeper_whose_disk_fails_lets_go_of_its_clients() -> None:
+    async def script() -> None:
+        client = await service.client("one")
+        await service.within("one", client.create("/a"))
+        service.machine.disk.fail_sync()
+        with pytest.raises(ConnectionLossError):
+            await service.within("one", client.set("/a", b"x"))
+        await asyncio.sleep(2)
+        assert client.state is SessionState.SUSPENDED
+        assert service.keeper is not None and service.keeper.store.failure is not None
+        service.kill()
+        service.start()
+        assert await service.within("one", client.exists("/a")) is not None
+
+    with SimKeeper() as service:
         service.run(script())

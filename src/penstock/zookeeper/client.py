@@ -20,6 +20,7 @@ from penstock.zookeeper.errors import (
     RUNTIME_INCONSISTENCY,
     BadArgumentsError,
     CoordinationError,
+    NodeExistsError,
     NoNodeError,
     error_for,
 )
@@ -33,7 +34,7 @@ REQUEST_BYTES_MAX = (1 << 20) - 64  # ZooKeeper closes the connection of whoever
 
 
 class Client:
-    """One session. All paths are below `chroot`, which must exist, for everybody who uses it."""
+    """One session. All paths are below `chroot`, for everybody who uses it; `make_chroot` sees to it that it exists."""
 
     def __init__(self, session: ClientSession, chroot: Chroot) -> None:
         self._session = session
@@ -149,6 +150,16 @@ class Client:
             result._replace(path=self._chroot.own(result.path)) if isinstance(result, ops.Created) else result
             for result in results
         ]
+
+    async def make_chroot(self) -> None:
+        """Create the chroot, and what is above it, where it is missing."""
+        parts = self._chroot.path.split("/")[1:]
+        for count in range(len(parts)):
+            op, request = request_of(ops.Create("/" + "/".join(parts[: count + 1])))
+            try:
+                await self._ask(op, request)
+            except NodeExistsError:
+                pass
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 

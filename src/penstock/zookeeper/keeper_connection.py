@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.base.world import Stream
 from penstock.zookeeper.errors import (
@@ -204,7 +204,12 @@ class KeeperConnection:
         if begun.outcome.done():
             self._send_ready()
         else:
-            begun.outcome.add_done_callback(lambda _done: self._send_ready())
+            begun.outcome.add_done_callback(self._settled)
+
+    def _settled(self, outcome: asyncio.Future[Any]) -> None:
+        if not outcome.cancelled():
+            outcome.exception()  # also where the connection is over, and nobody asks for it
+        self._send_ready()
 
     def _read_or_rest(self) -> None:
         has_enough = (
