@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,19 +11,29 @@ import pytest
 
 from penstock.base.world import Stream
 from penstock.testing.sim_keeper import HOST, PORT, SimKeeper
+from penstock.zookeeper import operations as ops
 from penstock.zookeeper.client import Client
 from penstock.zookeeper.frames import FrameStream
 from penstock.zookeeper.jute import Reader, read_record, write_record
 from penstock.zookeeper.keeper import KeeperLimits
 from penstock.zookeeper.keeper_connection import IN_FLIGHT_BYTES_MAX, UNSENT_BYTES_MAX
+from penstock.zookeeper.multi import write_multi
+from penstock.zookeeper.operations import OPEN_ACL
 from penstock.zookeeper.protocol import (
+    AuthPacket,
     ConnectRequest,
+    CreateRequest,
+    CreateTtlRequest,
+    Nothing,
+    OnlyPath,
     Op,
     PathMode,
     PathWatch,
     ReplyHeader,
     RequestHeader,
+    SetAclRequest,
     SetDataRequest,
+    SetWatches2,
     frame,
 )
 
@@ -245,3 +256,58 @@ def test_all_together_have_a_budget() -> None:
         await service.until(lambda: service.keeper is not None and service.keeper.in_flight_bytes < 1000)
 
     with_a_good_client(attack, limits)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mutated_requests_break_nothing(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Good requests with bytes changed, cut out or doubled: each gets an answer, or ends its own connection."""
+    draw = random.Random(seed)
+
+    def mutated() -> bytes:
+        record = draw.choice(
+            [
+                (Op.CREATE2, CreateRequest("/x", b"data", OPEN_ACL, draw.randrange(8))),
+                (Op.CREATE_TTL, CreateTtlRequest("/t", b"", OPEN_ACL, draw.randrange(8), draw.randrange(9))),
+                (Op.SET_WATCHES2, SetWatches2(0, ["/a"], ["/b"], ["/c"], ["/d"], ["/e"])),
+                (Op.SET_ACL, SetAclRequest("/x", OPEN_ACL, -1)),
+                (Op.SET_DATA, SetDataRequest("/x", b"", -1)),
+                (Op.ADD_WATCH, PathMode("/x", draw.randrange(3))),
+                (Op.REMOVE_WATCHES, PathMode("/x", draw.randrange(5))),
+                (Op.AUTH, AuthPacket(0, "digest", b"a:b")),
+                (Op.GET_EPHEMERALS, OnlyPath("/")),
+                (draw.randrange(-12, 110), PathWatch("/x", True)),
+            ]
+        )
+        data = frame(RequestHeader(1, record[0]), record[1])[4:]
+        if draw.random() < 0.3:
+            body = bytearray()
+            write_multi([ops.Create("/m"), ops.Delete("/m"), ops.Check("/x", 0)], body)
+            data = frame(RequestHeader(1, Op.MULTI))[4:] + body
+        for _ in range(draw.randrange(4)):
+            place = draw.randrange(len(data))
+            match draw.randrange(3):
+                case 0:
+                    data[place] = draw.randrange(256)
+                case 1:
+                    del data[place : place + draw.randrange(1, 5)]
+                case _:
+                    data[place:place] = data[place : place + draw.randrange(1, 9)]
+            if not data:
+                break
+        return len(data).to_bytes(4, "big") + bytes(data)
+
+    async def attack(service: SimKeeper, _client: Client) -> None:
+        for _ in range(25):
+            peer = await Peer.reach(service, "bad", with_session=True)
+            for _ in range(20):
+                peer.frames.send(mutated())
+            peer.ask(Op.PING, Nothing(), 99)
+            await service.until(
+                lambda peer=peer: (
+                    peer.end_reason is not None or any(each[:4] == b"\xff\xff\xff\xfe" for each in peer.answers)
+                )
+            )
+            peer.frames.end("")
+
+    with_a_good_client(attack, seed=seed)
+    assert "failed" not in caplog.text

@@ -202,7 +202,7 @@ class KeeperConnection:
         self._is_closing = self._is_closing or op is Op.CLOSE
         self._read_or_rest()
         if begun.outcome.done():
-            self._send_ready()
+            self._settled(begun.outcome)
         else:
             begun.outcome.add_done_callback(self._settled)
 
