@@ -78,7 +78,7 @@ class Partition:
         topic_id: UUID,
         log: PartitionLog,
         config: PartitionConfig,
-        leader_epoch: int,
+        leader: Leader,
         disk: Disk,
         on_storage_failure: Callable[[Partition, ApiError], None],
     ) -> None:
@@ -86,8 +86,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.scrub = Scrub(log)
-        # Whatever recovery kept is all there is: with one replica it is committed.
-        self.leader = Leader(leader_epoch, log.end_offset, log.end_offset)
+        self.leader = leader
         log.producers.high_watermark_moved(log.end_offset)
         self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
         self.is_syncing = False

@@ -21,8 +21,10 @@ from penstock.broker.partition import Partition
 from penstock.broker.partition_config import PartitionConfig
 from penstock.log.log_directory import LogDirectory, choose_directory
 from penstock.log.meta_properties import LogDirectoryError
+from penstock.log.partition_log import PartitionLog
 from penstock.log.retention import DeletedSegment
-from penstock.zookeeper.topic_znodes import Topic
+from penstock.replication.leader import Leader, Membership
+from penstock.zookeeper.topic_znodes import PartitionState, Topic
 
 logger = logging.getLogger(__name__)
 
@@ -169,9 +171,22 @@ class Partitions:
             del directory.logs[name]
             raise
         self._forget_stored(name, directory)
-        epoch = topic.partitions[index].leader_epoch
-        partition = Partition(name, topic.topic_id, log, config, epoch, self._world.disk, self._storage_failed)
+        leader = self._leader(topic.partitions[index], log)
+        partition = Partition(name, topic.topic_id, log, config, leader, self._world.disk, self._storage_failed)
         return partition, directory
+
+    def _leader(self, state: PartitionState, log: PartitionLog) -> Leader:
+        """Whatever recovery kept is all there is: with one replica it is committed."""
+        return Leader(
+            self._node_id,
+            state.leader_epoch,
+            Membership(state.replicas, frozenset(state.isr), state.partition_epoch),
+            end_offset=log.end_offset,
+            counted_end_offset=log.end_offset,
+            high_watermark=log.end_offset,
+            min_isr=1,
+            now_ms=int(self._world.clock.monotonic() * 1000),
+        )
 
     def _directory_for(self, name: TopicPartition, topic_id: UUID) -> LogDirectory:
         """Where a partition is stored, or is to be; if it cannot be opened now, the next try is made there too."""
