@@ -22,18 +22,20 @@ class EpochEnd(NamedTuple):
 NO_EPOCH_END = EpochEnd(-1, -1)
 
 
-def cut_offset(diverging: EpochEnd, own_end_of: Callable[[int], EpochEnd], log_end_offset: int) -> int:
+def cut_offset(
+    diverging: EpochEnd, own_end_of: Callable[[int], EpochEnd], log_start_offset: int, log_end_offset: int
+) -> int:
     """Where a follower cuts its log after the leader told where it diverges.
 
     `own_end_of` gives, for an epoch, the largest epoch of the own log that is not above it, and where it ends. If the
     own log does not know the leader's epoch, it is cut to the end of what it knows before it; the next fetch finds out
-    more.
+    more. If it knows nothing so old, nothing of it is the leader's.
     """
     own = own_end_of(diverging.epoch)
     if own.epoch == diverging.epoch:
         return min(own.end_offset, diverging.end_offset, log_end_offset)
     if own == NO_EPOCH_END:
-        return min(diverging.end_offset, log_end_offset)
+        return log_start_offset
     return min(own.end_offset, log_end_offset)
 
 
