@@ -22,6 +22,12 @@ REFUSALS = {
 }
 
 
+def _is_verified(answer: Any) -> bool:
+    """Kafka says NOT_ENOUGH_REPLICAS while its leader has not reached the coordinator: to be asked again."""
+    errors = {part.error_code for topic in answer.responses for part in topic.partition_responses}
+    return Error.NOT_ENOUGH_REPLICAS not in errors
+
+
 class Writer:
     """A transactional producer that counts its sequences."""
 
@@ -93,6 +99,7 @@ class Writer:
             transactional_id=other.pop("id", self.id),
             topic_data=[{"name": topic, "topic_id": self.topic_ids[topic], "partition_data": rows}],
             differs=REFUSALS,
+            until=_is_verified,
             **other,
         )
         return [(Error(part.error_code), part.base_offset) for part in answer.responses[0].partition_responses]
