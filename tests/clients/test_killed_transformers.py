@@ -34,6 +34,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 PARTITIONS = 3
 MESSAGES = 40  # for each partition, before each kill
 DEADLINE_S = 240
+IDLE_LINES_MAX = 10  # then there is more to do
 ENDS_MAX = 30  # by errors that its client cannot answer
 SOURCE, TARGET, GROUP = "source", "target", "transformers"
 #: A segment ends when its index is full: after a few batches.
@@ -156,8 +157,12 @@ class Run:
         """Some lines go by, then somebody is killed; and so on. There is always something to do."""
         self.write_some()
         wait_lines = self.chance.randrange(1, 20)
+        idle_lines = 0
         for _, line in self.lines():
             wait_lines -= line != "idle"
+            idle_lines = idle_lines + 1 if line == "idle" else 0
+            if idle_lines == IDLE_LINES_MAX:
+                self.write_some()
             if wait_lines <= 0:
                 self.kill_somebody()
                 kills -= 1
