@@ -21,7 +21,6 @@ from penstock.base.errors import ApiError
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
 from penstock.broker.partition import Partition
-from penstock.broker.state_log import StateLog
 from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.shard import GroupShard
@@ -193,6 +192,7 @@ class Run(BrokerFaults):
             self.kill,
             self.kill_at_an_operation,
             self.lose_power,
+            self.lose_power_in_a_sync,
             self.stop_cleanly,
             self.fill_disk,
             self.fail_a_sync,
@@ -297,12 +297,6 @@ def _seed_that_finds_a_problem(seeds: int = 60) -> int | None:
         if run.problems:
             return seed
     return None
-
-
-@pytest.mark.slow
-def test_telling_before_the_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StateLog, "_when_committed", lambda _self, tell: tell())
-    assert _seed_that_finds_a_problem(200) is not None
 
 
 @pytest.mark.slow

@@ -68,6 +68,13 @@ class BrokerFaults:
         await self.rest()
         await self.broker.start()
 
+    async def lose_power_in_a_sync(self) -> None:
+        """What waits for a slow sync is lost."""
+        self.machine.disk.slow_when(lambda operation: operation.kind == "sync", 0.3)
+        await self.rest(2)
+        self.machine.disk.heal()
+        await self.lose_power()
+
     async def kill(self) -> None:
         self.broker.kill()
         await self.rest()

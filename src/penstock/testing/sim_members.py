@@ -55,6 +55,7 @@ SESSION_TIMEOUT_MS = 6000
 REBALANCE_TIMEOUT_MS = 8000
 REQUEST_TIMEOUT_S = 20.0
 PAUSE_S_MAX = 0.3
+SLOW_SHARE = 0.03  # of its rounds a member works for so long that it may be thrown out meanwhile
 THROWN_OUT = (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_MEMBER_EPOCH, Error.STALE_MEMBER_EPOCH)
 
 
@@ -116,6 +117,8 @@ class SimMember(ABC):
         except (OSError, ApiError, asyncio.CancelledError):
             self.go_back()  # what was read of the other partitions is not worked on
             raise
+        if read and self.world.random.random() < SLOW_SHARE:
+            await asyncio.sleep(self.world.random.random() * 2 * SESSION_TIMEOUT_MS / 1000)
         if read and self._work is not None:
             await self._work(self, read)
         elif read:
