@@ -6,6 +6,7 @@ there as well is no fault of ours.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _swept() -> Iterator[None]:
+    """Have what it leaves collected here, where that is not taken for a fault, and not in some later test."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
