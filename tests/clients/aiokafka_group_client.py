@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from aiokafka import TopicPartition as Partition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from penstock.base.identifiers import TopicPartition
@@ -31,6 +32,7 @@ from .group_client import (
     Watcher,
 )
 
+RECONNECT_S = 0.1
 #: It goes on by itself after this error, which a group that changes its protocol gives to members that are joining.
 JOINS_AGAIN = "RebalanceInProgressError"
 _ASSIGNORS = {RANGE: RangePartitionAssignor, ROUND_ROBIN: RoundRobinPartitionAssignor, STICKY: StickyPartitionAssignor}
@@ -65,16 +67,23 @@ class _Listener(ConsumerRebalanceListener):
         self._consumer = consumer
         self._watcher = watcher
         self._owned: list[TopicPartition] = []
+        self._is_closed = False
 
     def on_partitions_assigned(self, assigned: Iterable[Partition]) -> None:
-        self._owned = _plain(assigned)
-        self._watcher.assigned(self._owned, self._generation())
+        if not self._is_closed:
+            self._owned = _plain(assigned)
+            self._watcher.assigned(self._owned, self._generation())
 
     def on_partitions_revoked(self, revoked: Iterable[Partition]) -> None:
         """Everything: it forgets some after a join that failed. Without a generation it was thrown out."""
         end = self._watcher.revoked if self._generation() >= 0 else self._watcher.lost
         end(self._owned)
         self._owned = []
+
+    def close(self) -> None:
+        """The client leaves without a word, and takes part in rebalances until it has left."""
+        self._is_closed = True
+        self.on_partitions_revoked(())
 
     def _generation(self) -> int:
         generation: int = self._consumer._coordinator.generation
@@ -83,20 +92,16 @@ class _Listener(ConsumerRebalanceListener):
 
 class AiokafkaMember(Member):
     def __init__(self, runner: Runner, watcher: Watcher, settings: dict[str, Any]) -> None:
-        async def start() -> AIOKafkaConsumer:
-            consumer = AIOKafkaConsumer(**settings)
-            await consumer.start()
-            return consumer
-
         self._runner = runner
         self._watcher = watcher
+        self._listener: _Listener | None = None
         with _refusals():
-            self.consumer = runner.call(start())
+            self.consumer = runner.call(_started(settings))
 
     def subscribe(self, options: MemberOptions) -> None:
         async def subscribe() -> None:
-            listener = _Listener(self.consumer, self._watcher)
-            self.consumer.subscribe(topics=options.topics, pattern=options.pattern, listener=listener)
+            self._listener = _Listener(self.consumer, self._watcher)
+            self.consumer.subscribe(topics=options.topics, pattern=options.pattern, listener=self._listener)
 
         self._runner.call(subscribe())
 
@@ -153,8 +158,24 @@ class AiokafkaMember(Member):
         return None
 
     def close(self) -> None:
-        self._watcher.revoked(self.assignment())  # the client tells nobody
-        self._runner.call(self.consumer.stop())
+        async def close() -> None:
+            if self._listener is not None:
+                self._listener.close()
+            await self.consumer.stop()
+
+        self._runner.call(close())
+
+
+async def _started(settings: dict[str, Any]) -> AIOKafkaConsumer:
+    """A consumer that waits for its broker, as other clients do by themselves."""
+    while True:
+        consumer = AIOKafkaConsumer(**settings)
+        try:
+            await consumer.start()
+            return consumer
+        except KafkaConnectionError:
+            await consumer.stop()
+            await asyncio.sleep(RECONNECT_S)
 
 
 class AiokafkaTransactionalProducer(AiokafkaTestProducer, TransactionalProducer):

@@ -234,7 +234,6 @@ class ConfluentConsumerGroups(ConfluentClassicGroups):
 
     name = "confluent-kafka-consumer-protocol"
     assignors = (UNIFORM, RANGE)
-    is_incremental = True
     fencing_code = UNRELEASED_INSTANCE_ID
 
     def _protocol(self, options: MemberOptions) -> dict[str, Any]:

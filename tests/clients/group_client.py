@@ -24,7 +24,7 @@ FENCED_INSTANCE_ID = 82
 UNRELEASED_INSTANCE_ID = 111
 #: Long enough for a machine that does other things, short enough to wait for.
 SESSION_TIMEOUT_MS = 2_500
-HEARTBEAT_INTERVAL_MS = 300
+HEARTBEAT_INTERVAL_MS = 100
 TRANSACTION_TIMEOUT_MS = 60_000
 
 
@@ -133,8 +133,6 @@ class GroupClient(ABC):
 
     name: str
     assignors: tuple[str, ...]
-    #: Does it take part in the rebalance by handing over some partitions and keeping the others?
-    is_incremental = False
     #: Does it tell the coordinator which member's offsets a transaction commits, so that those of others are fenced?
     fences_offsets = True
     #: The error by which one of two members with the same instance id is refused; None if the client hides it.
@@ -143,6 +141,11 @@ class GroupClient(ABC):
 
     def __init__(self, plain: Client) -> None:
         self.plain = plain
+
+    @property
+    def safe_assignors(self) -> tuple[str, ...]:
+        """Those that give a partition to nobody before its owner has let go of it, whoever comes back meanwhile."""
+        return self.assignors
 
     @abstractmethod
     def join(self, options: MemberOptions, watcher: Watcher) -> Member:

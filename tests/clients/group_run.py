@@ -121,7 +121,7 @@ class GroupRun:
             process.close()
         self._check_members()
         assert self.history.errors == []
-        judge(self.history, read_topics(self.clients[0].plain, self.partitions))
+        judge(self.history, read_topics(self.clients[0].plain.bootstrap, self.partitions))
 
     def _wait_for_owners(self, living: set[str]) -> None:
         share = min(len(living), len(self.partitions))

@@ -37,8 +37,8 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.errors import KafkaConnectionError, KafkaError
 
-JOINING_POLL_MS = 1_000
-JOINING_POLLS_MAX = 10
+JOINING_POLL_MS = 200
+JOINING_POLLS_MAX = 50
 _ASSIGNORS = {
     RANGE: RangePartitionAssignor,
     ROUND_ROBIN: RoundRobinPartitionAssignor,
@@ -172,6 +172,11 @@ class KafkaPythonGroups(GroupClient):
     name = "kafka-python"
     assignors = (RANGE, ROUND_ROBIN, STICKY, COOPERATIVE)
     polls_tell_fencing = False
+
+    @property
+    def safe_assignors(self) -> tuple[str, ...]:
+        """Its cooperative one may give a member that returns what it had at once, on Apache Kafka too."""
+        return (RANGE, ROUND_ROBIN, STICKY)
 
     def __init__(self, plain: Client) -> None:
         assert isinstance(plain, KafkaPythonClient)

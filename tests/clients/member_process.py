@@ -31,6 +31,7 @@ from .group_client import MemberOptions
 from .group_clients import group_client
 from .running_member import Commits, RunningMember
 
+LOG_LINES_SHOWN = 10
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -158,7 +159,7 @@ class MemberProcess:
 
     def complaints(self) -> str:
         """What went wrong in it, with what it printed."""
-        return "\n".join([*self.errors, self._log.read_text(errors="replace")])
+        return "\n".join([*self._log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:], *self.errors])
 
     def _end(self) -> None:
         self._process.wait(DEADLINE_S)

@@ -23,15 +23,20 @@ SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.session.timeout.ms": str(CONSUMER_SESSION_TIMEOUT_MS),
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-#: A quick stop.
-KAFKA_SETTINGS = {**SETTINGS, "controlled.shutdown.enable": "false"}
+#: A quick stop, and a quick return after a kill.
+KAFKA_SETTINGS = {
+    **SETTINGS,
+    "controlled.shutdown.enable": "false",
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "300",
+}
 
 
 class Site(Protocol):

@@ -9,6 +9,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Stored, TopicsRead
 
+from .aiokafka_client import AiokafkaClient
 from .client import Client, Message
 
 LAST = b"the last one "
@@ -20,13 +21,16 @@ def is_last(message: Message) -> bool:
     return (message.value or b"").startswith(LAST)
 
 
-def read_topics(client: Client, partitions: Sequence[TopicPartition]) -> TopicsRead:
+def read_topics(bootstrap: str, partitions: Sequence[TopicPartition]) -> TopicsRead:
     """All partitions of one topic. A last message in each shows where the end is: markers have offsets, too."""
     last = LAST + uuid4().hex.encode()
-    client.produce(partitions[0].topic, [Message(last, partition=where.partition) for where in partitions])
-    return TopicsRead(
-        _read(client, partitions, last, committed_only=False), _read(client, partitions, last, committed_only=True)
-    )
+    client = AiokafkaClient(bootstrap)  # the quickest one
+    try:
+        client.produce(partitions[0].topic, [Message(last, partition=where.partition) for where in partitions])
+        everything, committed = (_read(client, partitions, last, committed_only=only) for only in (False, True))
+    finally:
+        client.close()
+    return TopicsRead(everything, committed)
 
 
 def judge(history: ClientHistory, topics: TopicsRead) -> None:

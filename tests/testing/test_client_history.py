@@ -344,6 +344,17 @@ def test_a_commit_that_was_refused_shows_nothing(run: Run) -> None:
     assert run.found() == {Anomaly.ABORTED_READ}
 
 
+def test_a_refusal_after_the_broker_was_gone_says_nothing_about_a_transaction(run: Run) -> None:
+    run.history.beginning("x", "a")
+    values = [run.send(transaction="x")]
+    run.history.ending("x", is_commit=True)
+    run.history.interrupted()
+    run.history.ended("x", Outcome.REFUSED)
+    assert run.found() == set()
+    run.show(values)
+    assert run.found() == set()
+
+
 def test_a_fenced_producer_that_goes_on(run: Run) -> None:
     run.history.initialised("id", "a")
     run.transact("x", is_commit=True)
@@ -561,6 +572,15 @@ def test_a_commit_without_an_answer_cannot_happen_after_its_member_was_replaced(
     assert run.found() == set()
     group.saw_committed(P0, 8, run.tick())
     assert run.found() == {Anomaly.COMMIT_WENT_BACK}
+
+
+@pytest.mark.parametrize("offset", [6, 8])
+def test_a_refusal_after_the_broker_went_away_says_nothing(run: Run, group: GroupHistory, offset: int) -> None:
+    number = group.committing("m1", {P0: 8})
+    run.history.interrupted()
+    group.committed(number, Outcome.REFUSED)
+    group.saw_committed(P0, offset, run.tick())
+    assert run.found() == set()
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

@@ -18,6 +18,7 @@ the simulator uses it as well as tests with real processes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 from threading import Condition
 
@@ -32,6 +33,7 @@ from penstock.testing.histories.facts import (
     Stretch,
     TopicsRead,
     Transaction,
+    known_outcome,
 )
 from penstock.testing.histories.group_history import GroupHistory
 from penstock.testing.histories.message_checks import message_findings
@@ -50,6 +52,7 @@ class ClientHistory:
         self._instances: list[Instance] = []
         self._stretches: list[Stretch] = []
         self._groups: list[GroupHistory] = []
+        self._interruptions_s: list[float] = []
         self._acknowledged = 0
         self.errors: list[str] = []
 
@@ -141,12 +144,18 @@ class ClientHistory:
             name,
             self._clock,
             self._changed,
+            self._interruptions_s,
             committed_only=committed_only,
             is_reset_to_earliest=is_reset_to_earliest,
         )
         with self._changed:
             self._groups.append(one)
         return one
+
+    def interrupted(self) -> None:
+        """A broker is about to be killed, or its connections cut: whoever is waiting for an answer now gets another."""
+        with self._changed:
+            self._interruptions_s.append(self._clock())
 
     # The verdict
 
@@ -165,12 +174,17 @@ class ClientHistory:
     def findings(self, topics: TopicsRead) -> list[Finding]:
         """Everything that is wrong; `topics` is every partition that was written, read from its beginning."""
         with self._changed:
+            transactions = {name: self._as_known(one) for name, one in self._transactions.items()}
             stretches = [*self._stretches, *chain.from_iterable(group.stretches() for group in self._groups)]
             found = [
                 *message_findings(self._sent, topics),
-                *reading_findings(stretches, self._sent, self._transactions, topics),
-                *transaction_findings(self._sent, self._transactions, self._instances, topics),
+                *reading_findings(stretches, self._sent, transactions, topics),
+                *transaction_findings(self._sent, transactions, self._instances, topics),
             ]
             for group in self._groups:
-                found += group.findings(topics, self._transactions)
+                found += group.findings(topics, transactions)
             return found
+
+    def _as_known(self, one: Transaction) -> Transaction:
+        outcome = known_outcome(one.outcome, one.ending_s, one.ended_s, self._interruptions_s)
+        return replace(one, outcome=outcome)

@@ -56,6 +56,13 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
+def known_outcome(outcome: Outcome, asked_s: float, answered_s: float, interruptions_s: Sequence[float]) -> Outcome:
+    """What an answer really says. Clients ask again by themselves: a refusal after the broker went away in between may
+    be the answer to the second attempt, while the first one was done."""
+    is_interrupted = any(asked_s <= at_s <= answered_s for at_s in interruptions_s)
+    return Outcome.UNKNOWN if outcome is Outcome.REFUSED and is_interrupted else outcome
+
+
 class Stored(NamedTuple):
     """One message of a partition."""
 

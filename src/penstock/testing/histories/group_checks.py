@@ -7,6 +7,7 @@ and that no other one, done for certain after it and before the moment, has repl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from operator import attrgetter
 
 from penstock.base.identifiers import TopicPartition
@@ -71,7 +72,7 @@ def bounded(commit: Commit, claims: Iterable[Claim]) -> Commit:
     since = successor(own[-1], claims) if own else None
     if since is None:
         return commit
-    return Commit(commit.member, commit.where, commit.offset, commit.sent_s, max(since.begin_s, commit.sent_s))
+    return replace(commit, ended_s=min(commit.ended_s, max(since.begin_s, commit.sent_s)))
 
 
 def possible_offsets(commits: Iterable[Commit], asked_s: float, answered_s: float) -> set[int | None]:

@@ -7,8 +7,9 @@ Events of other processes carry the times at which they happened there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, count
 from threading import Condition
 
 from penstock.base.identifiers import TopicPartition
@@ -24,6 +25,7 @@ from penstock.testing.histories.facts import (
     Stretch,
     TopicsRead,
     Transaction,
+    known_outcome,
 )
 from penstock.testing.histories.group_checks import (
     committed_findings,
@@ -42,6 +44,7 @@ class GroupHistory:
         name: str,
         clock: Callable[[], float],
         changed: Condition,
+        interruptions_s: Sequence[float],
         *,
         committed_only: bool,
         is_reset_to_earliest: bool,
@@ -49,6 +52,7 @@ class GroupHistory:
         self.name = name
         self._clock = clock
         self._changed = changed
+        self._interruptions_s = interruptions_s
         self._committed_only = committed_only
         self._is_reset_to_earliest = is_reset_to_earliest
         self._claims: dict[TopicPartition, list[Claim]] = {}
@@ -193,14 +197,15 @@ class GroupHistory:
 
     def _commits_by_partition(self, transactions: Mapping[str, Transaction]) -> dict[TopicPartition, list[Commit]]:
         grouped: dict[TopicPartition, list[Commit]] = {}
-        for commits in self._commits.values():
-            for commit in commits:
-                if commit.transaction is not None:
-                    transaction = transactions[commit.transaction]
-                    commit.outcome = transaction.commit
-                    commit.ended_s = transaction.ended_s
-                grouped.setdefault(commit.where, []).append(commit)
+        for commit in chain.from_iterable(self._commits.values()):
+            grouped.setdefault(commit.where, []).append(self._as_known(commit, transactions))
         return grouped
+
+    def _as_known(self, one: Commit, transactions: Mapping[str, Transaction]) -> Commit:
+        if one.transaction is not None:
+            transaction = transactions[one.transaction]
+            return replace(one, outcome=transaction.commit, ended_s=transaction.ended_s)
+        return replace(one, outcome=known_outcome(one.outcome, one.sent_s, one.ended_s, self._interruptions_s))
 
     def _end_all(self, member: str, partitions: Iterable[TopicPartition], end: ClaimEnd, at_s: float | None) -> None:
         with self._changed:
