@@ -24,4 +24,14 @@ class RealClock:
 
 def real_world() -> World:
     """Everything real; make it once."""
-    return World(clock=RealClock(), disk=RealDisk(), network=RealNetwork(), random=random.SystemRandom())
+    return World(
+        clock=RealClock(), disk=RealDisk(), network=RealNetwork(), random=random.SystemRandom(), boot_id=_boot_id()
+    )
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

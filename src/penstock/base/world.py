@@ -207,6 +207,8 @@ class World:
     disk: Disk
     network: Network
     random: Random
+    boot_id: str = ""
+    """Which start of the machine this is; empty where that cannot be known."""
 
 
 class NoSpaceError(OSError):

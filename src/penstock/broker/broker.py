@@ -13,6 +13,7 @@ from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.markers import Markers
+from penstock.broker.membership import Membership
 from penstock.broker.partitions import Partitions
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics
@@ -40,6 +41,7 @@ class Broker:
     world: World
     settings: Settings
     view: ClusterView
+    membership: Membership
     role: ControllerRole
     topics: Topics
     partitions: Partitions

@@ -106,7 +106,8 @@ class Maintenance:
         def config_of(topic: str) -> PartitionConfig:
             return partition_config(broker.topics.settings_of(topic), broker.settings)
 
-        await broker.partitions.follow(broker.view, sorted(broker.partitions.without_room), config_of)
+        names = sorted(broker.partitions.without_room)
+        await broker.partitions.follow(names, config_of, may_lead=broker.membership.is_admitted)
 
     async def flush_due(self) -> None:
         now_ms = self._broker.world.clock.wall_ms()

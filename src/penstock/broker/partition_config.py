@@ -1,4 +1,4 @@
-"""A topic's settings, as its partitions want them: for the log and for the inside of batches."""
+"""A topic's settings, as its partitions want them: for the log, the inside of batches and replication."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class PartitionConfig:
 
     log: LogConfig
     inside: InsideRules
+    min_isr: int = 1
 
 
 def partition_config(topic: TopicSettings, broker: Settings) -> PartitionConfig:
@@ -35,6 +36,7 @@ def partition_config(topic: TopicSettings, broker: Settings) -> PartitionConfig:
     return PartitionConfig(
         log=_log_config(topic, broker),
         inside=InsideRules(codec, _compression_level(topic), needs_keys="compact" in topic.list("cleanup.policy")),
+        min_isr=topic.integer("min.insync.replicas"),
     )
 
 

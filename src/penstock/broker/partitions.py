@@ -1,7 +1,8 @@
-"""The partitions that this broker holds, on its log directories.
+"""The partitions that this broker holds a replica of, on its log directories.
 
-`follow` makes them what the cluster's view says: opens what is new, lets go of what was deleted, hands on changed
-settings. Everything else finds partitions here, and gets the right error for one that is not here.
+`follow` makes them what the cluster's view says: opens what is new, lets go of what was deleted or moved away, has each
+lead or follow, hands on changed settings. Everything else finds partitions here, and gets the right error for one that
+is not here, or not led here.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from penstock.base.identifiers import TopicPartition
 from penstock.base.settings import Settings
 from penstock.base.world import NoSpaceError, World, lacks_space
 from penstock.broker.cluster_view import ClusterView
+from penstock.broker.lease import Lease
 from penstock.broker.partition import Partition
 from penstock.broker.partition_config import PartitionConfig
+from penstock.log.boot_mark import BootMark
 from penstock.log.log_directory import LogDirectory, choose_directory
 from penstock.log.meta_properties import LogDirectoryError
-from penstock.log.partition_log import PartitionLog
 from penstock.log.retention import DeletedSegment
-from penstock.replication.leader import Leader, Membership
-from penstock.zookeeper.topic_znodes import PartitionState, Topic
+from penstock.zookeeper.topic_znodes import Topic
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,16 @@ OPENED_AT_ONCE_MAX = 50  # partitions; the loop waits for as many without anybod
 class Partitions:
     """See the head of this file."""
 
-    def __init__(self, world: World, node_id: int, directories: list[LogDirectory]) -> None:
+    def __init__(
+        self, world: World, node_id: int, directories: list[LogDirectory], view: ClusterView, lease: Lease
+    ) -> None:
         self.directories = directories
+        self.boot_marks = [
+            BootMark(world.disk, each.path, world.boot_id, was_clean=each.was_clean) for each in directories
+        ]
+        self._view = view
+        self._lease = lease
+        self._on_roles: list[Callable[[list[Partition]], None]] = []
         self.cordoned: frozenset[str] = frozenset()
         self._world = world
         self._node_id = node_id
@@ -52,21 +61,21 @@ class Partitions:
                 self._stored.setdefault(stored.topic_partition, {})[directory] = stored.topic_id
 
     @classmethod
-    async def open(cls, world: World, node_id: int, cluster_id: str, settings: Settings) -> Partitions:
+    async def open(cls, world: World, node_id: int, view: ClusterView, lease: Lease, settings: Settings) -> Partitions:
         """Take the log directories; LogDirectoryError if one belongs to somebody else."""
         directories: list[LogDirectory] = []
         try:
             for path in settings.list("log.dirs"):
                 directories.append(
                     LogDirectory.open(
-                        world.disk, world.clock, world.random, path, node_id=node_id, cluster_id=cluster_id
+                        world.disk, world.clock, world.random, path, node_id=node_id, cluster_id=view.cluster_id
                     )
                 )
         except BaseException:
             for directory in directories:
                 directory.abandon()
             raise
-        return cls(world, node_id, directories)
+        return cls(world, node_id, directories, view, lease)
 
     # ── finding ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -79,51 +88,100 @@ class Partitions:
         return partitions.get(name.partition) if partitions is not None else None
 
     def find(self, topic: str, index: int) -> Partition:
-        """The partition, or the ApiError that says why it is not served here."""
+        """The partition, leading or following, or the ApiError that says why it is not here."""
         partitions = self._by_topic.get(topic)
-        if partitions is None:
-            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
-        partition = partitions.get(index)
+        partition = partitions.get(index) if partitions is not None else None
         if partition is None:
-            raise ApiError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(self._why_not_here(topic, index))
         if partition.is_gone:
             raise ApiError(Error.KAFKA_STORAGE_ERROR)
         return partition
 
+    def _why_not_here(self, name: str, index: int) -> Error:
+        topic = self._view.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        return Error.NOT_LEADER_OR_FOLLOWER
+
     def find_by_id(self, topic_id: UUID, index: int) -> Partition:
-        name = self._name_of_id.get(topic_id)
+        name = self.name_of_id(topic_id)
         if name is None:
             raise ApiError(Error.UNKNOWN_TOPIC_ID)
         return self.find(name, index)
 
+    def find_led(self, topic: str, index: int) -> Partition:
+        """The same for one that is led here."""
+        partition = self.find(topic, index)
+        partition.require_leader()
+        return partition
+
+    def find_led_by_id(self, topic_id: UUID, index: int) -> Partition:
+        partition = self.find_by_id(topic_id, index)
+        partition.require_leader()
+        return partition
+
     def name_of_id(self, topic_id: UUID) -> str | None:
-        return self._name_of_id.get(topic_id)
+        name = self._name_of_id.get(topic_id)
+        if name is None:
+            topic = self._view.topic_by_id(topic_id)
+            return topic.name if topic is not None else None
+        return name
 
     def directory_of(self, partition: Partition) -> LogDirectory:
         return self._directory_of[partition.name]
 
     # ── following the cluster ────────────────────────────────────────────────────────────────────────────────────
 
-    async def follow(
-        self, view: ClusterView, names: Iterable[str], config_of: Callable[[str], PartitionConfig]
-    ) -> None:
-        """Make the partitions of the named topics what the view says they are."""
-        async with self._following:
-            await self._follow(view, names, config_of)
+    def on_roles(self, listener: Callable[[list[Partition]], None]) -> None:
+        """Be told of partitions that began to lead, to follow somebody else, or went."""
+        self._on_roles.append(listener)
 
-    async def _follow(
-        self, view: ClusterView, names: Iterable[str], config_of: Callable[[str], PartitionConfig]
+    async def follow(
+        self, names: Iterable[str], config_of: Callable[[str], PartitionConfig], *, may_lead: bool
     ) -> None:
+        """Make the partitions of the named topics what the view says they are; without `may_lead` nothing is led."""
+        async with self._following:
+            names = list(names)
+            changed = await self._open_and_drop(names, config_of)
+            changed += await self._take_roles(names, may_lead)
+            if changed:
+                for listener in self._on_roles:
+                    listener(changed)
+
+    async def _take_roles(self, names: Iterable[str], may_lead: bool) -> list[Partition]:
+        changed = []
+        for name in names:
+            topic = self._view.topics.get(name)
+            for index, partition in list(self._by_topic.get(name, {}).items()):
+                if partition.is_reworking:
+                    await partition.sync_is_over()
+                if topic is None or partition.topic_id != topic.topic_id or partition.is_gone:
+                    continue  # a newer change is on its way
+                if index < len(topic.partitions) and partition.take_role(
+                    topic.partitions[index], self._node_id, may_lead=may_lead
+                ):
+                    changed.append(partition)
+        return changed
+
+    async def _open_and_drop(
+        self, names: Iterable[str], config_of: Callable[[str], PartitionConfig]
+    ) -> list[Partition]:
+        """Open what is new here; returns what is not here any more."""
+        dropped: list[Partition] = []
         opening: list[tuple[Topic, int]] = []
         for name in names:
-            topic = view.topics.get(name)
+            topic = self._view.topics.get(name)
             held = self._by_topic.get(name, {})
             if held and (topic is None or next(iter(held.values())).topic_id != topic.topic_id):
-                await self._drop_topic(name)
+                dropped += held.values()
+                await self._drop(list(held.values()), Error.UNKNOWN_TOPIC_OR_PARTITION)
                 held = {}
             if topic is None:
                 self.without_room -= {name}
             else:
+                moved = [part for index, part in held.items() if self._node_id not in topic.partitions[index].replicas]
+                dropped += moved
+                await self._drop(moved, Error.NOT_LEADER_OR_FOLLOWER)
                 opening += [
                     (topic, index)
                     for index, state in enumerate(topic.partitions)
@@ -137,6 +195,7 @@ class Partitions:
                 opened = self._open_all(opening, configs)
             for partition, directory in opened:
                 self._add(partition, directory)
+        return dropped
 
     def _must_recover(self, opening: list[tuple[Topic, int]]) -> bool:
         """Whether opening these has to read their logs, which is not for the loop to wait for."""
@@ -171,22 +230,11 @@ class Partitions:
             del directory.logs[name]
             raise
         self._forget_stored(name, directory)
-        leader = self._leader(topic.partitions[index], log)
-        partition = Partition(name, topic.topic_id, log, config, leader, self._world.disk, self._storage_failed)
-        return partition, directory
-
-    def _leader(self, state: PartitionState, log: PartitionLog) -> Leader:
-        """Whatever recovery kept is all there is: with one replica it is committed."""
-        return Leader(
-            self._node_id,
-            state.leader_epoch,
-            Membership(state.replicas, frozenset(state.isr), state.partition_epoch),
-            end_offset=log.end_offset,
-            counted_end_offset=log.end_offset,
-            high_watermark=log.end_offset,
-            min_isr=1,
-            now_ms=int(self._world.clock.monotonic() * 1000),
+        high_watermark = directory.high_watermarks.get(name, 0)
+        partition = Partition(
+            name, topic.topic_id, log, config, high_watermark, self._world, self._lease, self._storage_failed
         )
+        return partition, directory
 
     def _directory_for(self, name: TopicPartition, topic_id: UUID) -> LogDirectory:
         """Where a partition is stored, or is to be; if it cannot be opened now, the next try is made there too."""
@@ -218,13 +266,16 @@ class Partitions:
         free = [each for each in self.directories if "*" not in self.cordoned and each.path not in self.cordoned]
         return free or self.directories
 
-    async def _drop_topic(self, name: str) -> None:
-        """The topic was deleted: answer who waits, and take its folders out of the log directories."""
-        dropped = self._by_topic.pop(name)
-        for partition in dropped.values():
-            self._name_of_id.pop(partition.topic_id, None)
-            partition.go(Error.UNKNOWN_TOPIC_OR_PARTITION)
-        for partition in dropped.values():
+    async def _drop(self, dropped: list[Partition], error: Error) -> None:
+        """Deleted, or moved to other brokers: answer who waits, and take the folders out of the log directories."""
+        for partition in dropped:
+            held = self._by_topic[partition.name.topic]
+            del held[partition.name.partition]
+            if not held:
+                del self._by_topic[partition.name.topic]
+                self._name_of_id.pop(partition.topic_id, None)
+            partition.go(error)
+        for partition in dropped:
             await partition.sync_is_over()
             directory = self._directory_of.pop(partition.name)
             if directory.offline is None:
@@ -265,6 +316,17 @@ class Partitions:
     @property
     def topic_names(self) -> list[str]:
         return list(self._by_topic)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether unsynced records may have been lost since this broker was last admitted."""
+        return any(mark.has_lost for mark in self.boot_marks)
+
+    async def loss_is_known(self) -> None:
+        """The controller has admitted this broker as one that may have lost records."""
+        for mark in self.boot_marks:
+            if mark.has_lost:
+                await self._world.disk.run("sync", mark.forget_loss)
 
     # ── the disk ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,8 +1,8 @@
 """A broker from start to stop: the order in which its parts come up, and go down.
 
-Up: the znodes, the log directories, the partitions, the listeners, the registration, the role of controller.
-Connections that come before all of that is done wait. Down, in the other order; a clean mark is left in each log
-directory.
+Up: the znodes, the log directories, the partitions (none of them leads yet), the listeners, the registration, the race
+for the role of controller, and the admission by whoever has it. Connections that come before all of that is done wait.
+Down, in the other order: leaderships are handed over first, and a clean mark is left in each log directory.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from penstock.broker.connection import Intake
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
 from penstock.broker.group_shards import group_shards, tell_groups
+from penstock.broker.lease import Lease
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.markers import Markers
+from penstock.broker.membership import IdTakenError, Membership
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
 from penstock.broker.peer_log import PeerLog
@@ -33,7 +35,7 @@ from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.topics import Topics
 from penstock.broker.transaction_shards import transaction_shards
-from penstock.controller.elections import lead_again
+from penstock.controller.transitions import TopicRules
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import NodeExistsError
@@ -84,6 +86,7 @@ class RunningBroker:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await _stop_following(self.broker)
         await self.broker.partitions.close()
 
 
@@ -93,9 +96,10 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
     await _make_first_znodes(world, coordination)
     view = ClusterView(coordination)
     await view.load()
-    role = ControllerRole(node_id, coordination, view, world.clock)
+    lease = Lease(world.clock, coordination)
+    role = ControllerRole(node_id, coordination, view, world.clock, lambda topic: _rules_of(broker, topic))
     try:
-        partitions = await Partitions.open(world, node_id, view.cluster_id, settings)
+        partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
     markers = Markers(world, view, partitions, lambda: broker.groups)
@@ -104,6 +108,7 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
         world=world,
         settings=settings,
         view=view,
+        membership=Membership(node_id, world, coordination, view, lease),
         role=role,
         topics=Topics(
             role, view, lambda: broker.settings, world.random, lambda: finish_deletions(broker, coordination)
@@ -124,13 +129,21 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
 async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     world = broker.world
 
+    was_admitted = False
+
     async def view_changed(change: ViewChange) -> None:
+        nonlocal was_admitted
         if any(name.startswith("brokers/") for name in change.configs):
             broker.reload_dynamic_settings()
             broker.partitions.use_configs(broker.partitions.topic_names, config_of)
             broker.partitions.cordoned = frozenset(broker.settings.list("cordoned.log.dirs"))
             server.limits = connection_limits(broker.settings)
-        await broker.partitions.follow(broker.view, sorted(change.topics), config_of)
+        is_admitted = broker.membership.is_admitted
+        if is_admitted and not was_admitted:
+            await broker.partitions.loss_is_known()
+        topics = change.topics if is_admitted == was_admitted else broker.view.topics.keys() | change.topics
+        was_admitted = is_admitted
+        await broker.partitions.follow(sorted(topics), config_of, may_lead=is_admitted)
         kind = "topics/"
         altered = [name.removeprefix(kind) for name in sorted(change.configs) if name.startswith(kind)]
         broker.partitions.use_configs(altered, config_of)
@@ -142,11 +155,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         return partition_config(broker.topics.settings_of(topic), broker.settings)
 
     broker.reload_dynamic_settings()
-    await broker.role.claim()
-    await broker.role.decide(lambda state: lead_again(state, broker.node_id))
-    await broker.partitions.follow(broker.view, sorted(broker.view.topics), config_of)
-    broker.groups.follow()
-    broker.transactions.follow()
+    await broker.partitions.follow(sorted(broker.view.topics), config_of, may_lead=False)
     broker.view.on_change(view_changed)
     peer_log = PeerLog(world.clock)
     dispatcher = Dispatcher(peer_log)
@@ -155,22 +164,37 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
     try:
         listeners = await _listen(server, broker.settings)
-        await _register(broker, coordination, listeners)
-        await broker.view.read_members()
+        broker.view.start_following()
+        await _register(broker, listeners)
+        broker.role.start()
+        await broker.membership.admitted()
         await finish_deletions(broker, coordination)
     except BaseException:
         await server.stop(0)
+        await _stop_following(broker)
         raise
     server.open()
     running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker))
 
     def session_changed(state: SessionState) -> None:
-        if state in (SessionState.FAILED, SessionState.EXPIRED):
-            logger.error("the session with the coordination service is over: %s", state.value)
+        if state is SessionState.FAILED:
+            logger.error("the keeper in this process cannot go on")
             running.fail()
 
     coordination.add_listener(session_changed)
+    broker.membership.on_id_taken = running.fail
     return running
+
+
+async def _stop_following(broker: Broker) -> None:
+    await broker.role.stop()
+    await broker.membership.stop()
+    await broker.view.stop()
+
+
+def _rules_of(broker: Broker, topic: str) -> TopicRules:
+    settings = broker.topics.settings_of(topic)
+    return TopicRules(settings.integer("min.insync.replicas"), settings.flag("unclean.leader.election.enable"))
 
 
 async def _make_first_znodes(world: World, coordination: Coordination) -> None:
@@ -200,7 +224,7 @@ async def _listen(server: Server, settings: Settings) -> list[Listener]:
     return listeners
 
 
-async def _register(broker: Broker, coordination: Coordination, listeners: list[Listener]) -> None:
+async def _register(broker: Broker, listeners: list[Listener]) -> None:
     node = BrokerNode(
         endpoints=tuple(
             Endpoint(
@@ -214,12 +238,11 @@ async def _register(broker: Broker, coordination: Coordination, listeners: list[
         host=broker.settings.optional_text("broker.host") or "",
         rack=broker.settings.optional_text("broker.rack"),
         software_version=__version__,
-        timestamp_ms=broker.world.clock.wall_ms(),
     )
     try:
-        await coordination.create(BrokerNode.path(broker.node_id), node.encode(), ephemeral=True)
-    except NodeExistsError as error:
-        raise StartError(f"a broker with the id {broker.node_id} is running already") from error
+        await broker.membership.register(node, lambda: broker.partitions.has_lost)
+    except IdTakenError as error:
+        raise StartError(str(error)) from error
 
 
 def _intake(settings: Settings) -> Intake:

@@ -272,7 +272,7 @@ class StateLog(Generic[M]):
             if error is Error.NONE and self.machine is machine:
                 tell()
 
-        if partition.leader.high_watermark >= end_offset:
+        if partition.high_watermark >= end_offset:
             tell()
         else:
             partition.when_committed(end_offset, committed)

@@ -47,7 +47,7 @@ class StateLogs(Generic[M]):
                 log.end()
                 del self._logs[index]
                 log = None
-            if log is None and partition is not None and not partition.is_gone:
+            if log is None and partition is not None and partition.leader is not None and not partition.is_gone:
                 self._logs[index] = StateLog(partition, self._shape, self._world)
         for index in [index for index in self._logs if index >= count]:
             self._logs.pop(index).end()

@@ -26,7 +26,7 @@ def transaction_shards(
     """The transactions of a broker that starts; `settings` gives those of now."""
 
     def make_machine(partition: Partition) -> TransactionShard:
-        return TransactionShard(partition.leader.epoch, TransactionSettings.of(settings()))
+        return TransactionShard(partition.epoch, TransactionSettings.of(settings()))
 
     shape = Shape(TRANSACTIONS_CODEC, make_machine, markers.write, Compression.NONE)
     return StateLogs(TRANSACTIONS_TOPIC, shape, world, view, partitions, placed_by)

@@ -62,7 +62,6 @@ class Leader:
 
     __slots__ = (
         "_asked",
-        "_is_alone",
         "_min_isr",
         "broker_id",
         "end_offset",
@@ -70,6 +69,7 @@ class Leader:
         "epoch_start_offset",
         "followers",
         "high_watermark",
+        "is_alone",
         "membership",
     )
 
@@ -95,7 +95,7 @@ class Leader:
         self.followers: dict[int, FollowerState] = {}
         self._asked: frozenset[int] | None = None  # the ISR that the controller was asked for, until it is known
         self._min_isr = min_isr
-        self._is_alone = False
+        self.is_alone = False
         self._take_membership(membership, now_ms)
         self._advance()
 
@@ -104,7 +104,7 @@ class Leader:
     def local_log_moved(self, counted_end_offset: int) -> bool:
         """The leader's own replica now counts up to an offset; True if the high watermark moved."""
         self.end_offset = counted_end_offset
-        if self._is_alone:
+        if self.is_alone:
             if counted_end_offset <= self.high_watermark:
                 return False
             self.high_watermark = counted_end_offset
@@ -155,7 +155,7 @@ class Leader:
     def use_min_isr(self, min_isr: int) -> bool:
         """The setting has changed; True if the high watermark moved by it."""
         self._min_isr = min_isr
-        self._is_alone = self._alone()
+        self.is_alone = self._alone()
         return self._advance()
 
     # ── who is in sync ───────────────────────────────────────────────────────────────────────────────────────────
@@ -176,7 +176,7 @@ class Leader:
         if wanted == self.membership.isr:
             return None
         self._asked = wanted
-        self._is_alone = False
+        self.is_alone = False
         return self._change(wanted, own_broker_epoch)
 
     def _wanted(self, now_ms: int, lag_ms_max: int, is_living: Callable[[int], bool]) -> frozenset[int]:
@@ -209,7 +209,7 @@ class Leader:
     def isr_change_refused(self) -> bool:
         """The controller has not made the change, and will not; True if the high watermark moved by that."""
         self._asked = None
-        self._is_alone = self._alone()
+        self.is_alone = self._alone()
         return self._advance()
 
     def membership_changed(self, membership: Membership, now_ms: int) -> bool:
@@ -224,7 +224,7 @@ class Leader:
         self._asked = None
         others = [broker_id for broker_id in membership.replicas if broker_id != self.broker_id]
         self.followers = {broker_id: self.followers.get(broker_id) or FollowerState(now_ms) for broker_id in others}
-        self._is_alone = self._alone()
+        self.is_alone = self._alone()
 
     def _alone(self) -> bool:
         """Whether the high watermark is simply where the own log counts to: the common case of one replica."""

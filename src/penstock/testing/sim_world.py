@@ -83,7 +83,7 @@ class Process:
         self.disk = machine.disk.for_process(seed=machine.draw_seed(f"{name} {number} disk"))
         self.network: HostNetwork = machine.simulation.network.attach(machine.name)
         self.random = SimRandom(f"{machine.draw_seed(f'{name} {number}')}")
-        self.world = World(machine.clock, self.disk, self.network, self.random)
+        self.world = World(machine.clock, self.disk, self.network, self.random, f"{machine.name}, boot {machine.boots}")
         self._loop = machine.simulation.loop
         self.main: asyncio.Future[Any] | None = None
         self._results: dict[asyncio.Future[Any], None] = {}
@@ -176,6 +176,7 @@ class SimWorld:
         self.disk.device.on_stop = self._vanish_all
         self.processes: list[Process] = []
         self.is_on = True
+        self.boots = 1
         self._processes_count = 0
         simulation.network.host(name)
 
@@ -223,6 +224,7 @@ class SimWorld:
     def power_on(self) -> None:
         self.trace(f"power on {self.name}")
         self.is_on = True
+        self.boots += 1
         self.simulation.network.links.switch_on(self.name)
 
     def lose_power_at(self, number: int, lost: Lost = "all", torn: Torn = None, lost_pages: LostPages = None) -> None:

@@ -6,6 +6,7 @@ How the session lives on over connections, and what its lease is, is in `client_
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +87,10 @@ class Client:
     def heard_s(self) -> float:
         """The lease: the session lives at least until this time, of the monotonic clock, plus its timeout."""
         return self._session.heard_s
+
+    @property
+    def lease_until_s(self) -> float:
+        return -math.inf if self.state in OVER else self.heard_s + self.timeout_ms / 1000
 
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
         self._session.listeners.append(listener)

@@ -38,6 +38,16 @@ class Coordination(Protocol):
     @property
     def state(self) -> SessionState: ...
 
+    @property
+    def timeout_ms(self) -> int:
+        """How long the session lives without being heard of, as the service has granted it."""
+        ...
+
+    @property
+    def lease_until_s(self) -> float:
+        """The session surely lives until this time of the monotonic clock."""
+        ...
+
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
         """Be told whenever the state of the session changes."""
         ...

@@ -6,6 +6,7 @@ gone: they are closed first, and their ephemeral znodes vanish.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -33,6 +34,7 @@ class LocalCoordination:
         self._listeners: list[Callable[[SessionState], None]] = []
         self.session_id = session_id
         self.state = SessionState.CONNECTED
+        self._lease_until_s = math.inf  # the session lives as long as this process, and its keeper
         store.on_stopped.append(lambda _error: self._become(SessionState.FAILED))
 
     @classmethod
@@ -53,6 +55,14 @@ class LocalCoordination:
     async def connect(cls, store: Store) -> LocalCoordination:
         """One more session on a store that is open."""
         return cls(store, await store.open_session(SESSION_TIMEOUT_MS))
+
+    @property
+    def timeout_ms(self) -> int:
+        return SESSION_TIMEOUT_MS
+
+    @property
+    def lease_until_s(self) -> float:
+        return self._lease_until_s
 
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
@@ -140,6 +150,7 @@ class LocalCoordination:
         if self.state is not SessionState.CONNECTED:
             return
         self.state = state
+        self._lease_until_s = -math.inf
         for listener in self._listeners:
             listener(state)
 

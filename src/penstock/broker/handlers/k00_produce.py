@@ -211,7 +211,7 @@ class _Produce:
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = partition.log.start_offset
-        if self._request.acks == -1 and appended.last_offset >= partition.leader.high_watermark:
+        if self._request.acks == -1 and appended.last_offset >= partition.high_watermark:
             self._wait_for_commit(partition, appended.last_offset + 1, answer)
 
     def _append_batch(self, partition: Partition, records: memoryview) -> Appended:

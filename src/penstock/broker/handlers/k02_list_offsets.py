@@ -84,15 +84,15 @@ async def _find(broker: Broker, partition: Partition, timestamp: int, isolation_
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epochs.epoch_of(log.start_offset)
         is_empty = log.start_offset == log.end_offset
-        return -1, log.start_offset, partition.leader.epoch if epoch < 0 and is_empty else epoch
+        return -1, log.start_offset, partition.epoch if epoch < 0 and is_empty else epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    if not partition.leader.has_committed_in_epoch:
+    if not partition.require_leader().has_committed_in_epoch:
         raise ApiError(Error.OFFSET_NOT_AVAILABLE)
     is_committed_only = isolation_level == _READ_COMMITTED
     end_offset = partition.last_stable_offset if is_committed_only else partition.high_watermark
     if timestamp == LATEST:
-        return -1, end_offset, partition.leader.epoch
+        return -1, end_offset, partition.epoch
     if timestamp == MAX_TIMESTAMP:
         found = await broker.world.disk.run("read", lambda: log.max_timestamp(end_offset=end_offset))
     else:
