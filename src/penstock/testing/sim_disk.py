@@ -367,6 +367,13 @@ class SimDisk:
         """How many numbered operations there have been; the next one gets this number plus one."""
         return self.device.operations_count
 
+    def content(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """What a process would read of a file, without being one: no operation, no delay; empty if there is none."""
+        node: Node | None = self.device.root
+        for part in _parts(path):
+            node = node.entries.get(part) if isinstance(node, Folder) else None
+        return bytes(node.content[start:end]) if isinstance(node, Inode) else b""
+
     def pending(self) -> list[Change]:
         """The changes that a power loss may take, oldest first."""
         return list(self.device.journal)

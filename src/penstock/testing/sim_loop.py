@@ -124,13 +124,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, SimTimerHandle]] = []
         self._scheduled_count = 0
         self._tasks_count = 0
-        self._callbacks_count = 0
         self._callbacks_this_instant = 0
         self._running = False
         self._stopping = False
         self._closed = False
         self._failures: list[BaseException] = []
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
+        self.on_ran: Callable[[ProcessState | None], None] | None = None
+        """Called after every callback, with its process: invariants are looked at here."""
+        self.callbacks_count = 0
         self._generators: list[weakref.ref[AsyncGenerator[Any, Any]]] = []
         self._ended_tasks: list[asyncio.Task[Any]] = []
 
@@ -263,6 +265,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             if process is None or not (process.ended or process.paused):
                 handle._run()
                 self._count()
+                if self.on_ran is not None:
+                    self.on_ran(process)
             elif not process.ended:
                 process.held.append(handle)
         if self._failures:
@@ -298,9 +302,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._callbacks_this_instant = 0
 
     def _count(self) -> None:
-        self._callbacks_count += 1
+        self.callbacks_count += 1
         self._callbacks_this_instant += 1
-        if self._callbacks_count % CALLBACKS_PER_COLLECTION == 0:
+        if self.callbacks_count % CALLBACKS_PER_COLLECTION == 0:
             gc.collect()
         if self._callbacks_this_instant > CALLBACKS_PER_INSTANT_MAX:
             raise SimulationError(f"callbacks without end at {self._now:.6f} s; waiting:\n{self._waiting()}")

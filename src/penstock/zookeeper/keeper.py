@@ -138,7 +138,7 @@ class Keeper:
             for stranger in [each for each, deadline_s in self._strangers.items() if deadline_s <= now_s]:
                 stranger.end("it did not ask for a session")
             for session_id in [each for each, deadline_s in self._deadlines_s.items() if deadline_s <= now_s]:
-                self._expire(session_id)
+                self.expire(session_id)
             if now_s >= self._next_container_check_s:
                 self._next_container_check_s = now_s + self._limits.container_check_ms / 1000
                 self._remove_containers()
@@ -147,8 +147,9 @@ class Keeper:
             next_s = min(self._deadlines_s.values(), default=now_s + longest_s) - now_s
             await asyncio.sleep(min(max(next_s, SWEEP_S_MIN), longest_s))
 
-    def _expire(self, session_id: int) -> None:
-        del self._deadlines_s[session_id]
+    def expire(self, session_id: int) -> None:
+        """End a session, whose client is told when it asks."""
+        self._deadlines_s.pop(session_id, None)
         if session_id not in self.store.tree.sessions:
             return
         try:
