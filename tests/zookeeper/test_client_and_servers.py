@@ -21,7 +21,6 @@ from penstock.testing.tcp_proxy import TcpProxy
 from penstock.testing.zookeeper_processes import ApacheZooKeeper, KeeperProcess, ask
 from penstock.zookeeper import operations as ops
 from penstock.zookeeper.client import Client
-from penstock.zookeeper.client_session import Session
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import (
     ConnectionLossError,
@@ -32,6 +31,7 @@ from penstock.zookeeper.errors import (
 )
 from penstock.zookeeper.local import LocalCoordination
 from penstock.zookeeper.operations import Acl, EventType, Identity, Stat, WatchEvent
+from penstock.zookeeper.session import Session
 
 pytestmark = pytest.mark.zookeeper
 

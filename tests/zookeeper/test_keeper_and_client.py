@@ -10,7 +10,6 @@ import pytest
 from penstock.testing.sim_keeper import ADDRESS, HOST, SimKeeper
 from penstock.zookeeper import operations as ops
 from penstock.zookeeper.client import Client
-from penstock.zookeeper.client_session import Session
 from penstock.zookeeper.coordination import SessionState
 from penstock.zookeeper.errors import (
     BadArgumentsError,
@@ -25,6 +24,7 @@ from penstock.zookeeper.errors import (
 )
 from penstock.zookeeper.keeper import KeeperLimits
 from penstock.zookeeper.operations import Acl, EventType, Identity, WatchEvent
+from penstock.zookeeper.session import Session
 
 TIMEOUT_MS = 6000
 TIMEOUT_S = TIMEOUT_MS / 1000

@@ -20,9 +20,9 @@ from penstock.base.world import Address, World
 from penstock.testing.sim_files import Lost
 from penstock.testing.sim_world import Process, Simulation
 from penstock.zookeeper.client import Client
-from penstock.zookeeper.client_session import NO_SESSION, Session
 from penstock.zookeeper.coordination import SessionState
 from penstock.zookeeper.keeper import Keeper, KeeperLimits
+from penstock.zookeeper.session import NO_SESSION, Session
 from penstock.zookeeper.store import Store
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.base.world import Address, World
 from penstock.zookeeper import operations as ops
-from penstock.zookeeper.client_session import NO_SESSION, OVER, ClientSession, Session
+from penstock.zookeeper.client_session import OVER, ClientSession
 from penstock.zookeeper.client_watches import Chroot
 from penstock.zookeeper.coordination import SessionState, Watch
 from penstock.zookeeper.errors import (
@@ -30,6 +30,7 @@ from penstock.zookeeper.multi import write_multi
 from penstock.zookeeper.operations import ANY_VERSION, OPEN_ACL, Acl, Operation, Result, Stat
 from penstock.zookeeper.paths import path_problem
 from penstock.zookeeper.protocol import OnlyPath, Op, PathWatch, request_of
+from penstock.zookeeper.session import NO_SESSION, Session
 
 REQUEST_BYTES_MAX = (1 << 20) - 64  # ZooKeeper closes the connection of whoever sends more
 

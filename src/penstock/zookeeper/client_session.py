@@ -52,6 +52,7 @@ from penstock.zookeeper.protocol import (
     RequestHeader,
     sized,
 )
+from penstock.zookeeper.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -60,19 +61,6 @@ RECONNECT_S = 0.05
 RECONNECT_S_MAX = 1.0
 EVENT_TYPES = frozenset(EventType)
 OVER = (SessionState.CLOSED, SessionState.EXPIRED, SessionState.FAILED)
-
-
-class Session(NamedTuple):
-    """What it takes to go on with a session, or to end it: a secret."""
-
-    session_id: int
-    password: bytes
-
-    def __repr__(self) -> str:
-        return f"Session({self.session_id:#x})"
-
-
-NO_SESSION = Session(0, bytes(16))
 
 
 class Pace(NamedTuple):

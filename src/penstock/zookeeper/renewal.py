@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from penstock.zookeeper.client import Client
-from penstock.zookeeper.client_session import Session
 from penstock.zookeeper.coordination import SessionState, Watch
 from penstock.zookeeper.errors import CoordinationError
 from penstock.zookeeper.operations import ANY_VERSION, OPEN_ACL, Acl, Operation, Result, Stat
+from penstock.zookeeper.session import Session
 
 logger = logging.getLogger(__name__)
 
