@@ -1,7 +1,9 @@
-"""Apache Kafka as a real process, one node in KRaft mode: the reference that tests and benchmarks compare with.
+"""Apache Kafka as a real process, a node in KRaft mode: the reference that tests and benchmarks compare with.
 
     with ApacheKafka(find_jars(), tmp_path / "kafka", settings={"num.partitions": "2"}) as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
+
+A node is alone unless it is given a quorum; `apache_kafka_cluster` makes several that belong together.
 
 Nothing of Apache Kafka lies in this repository: `scripts/fetch-kafka` brings its jars, which need Java to run. The node
 gets a folder of its own, which it formats before its first start, and ports that stay the same over restarts. Its JVM
@@ -16,7 +18,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -78,7 +80,10 @@ def version_of(jars: Path) -> str:
 
 
 class ApacheKafka:
-    """One node. `settings` go over `ONE_NODE`; `features` are `name=level` for the format of its folder."""
+    """One node. `settings` go over `ONE_NODE`; `features` are `name=level` for the format of its folder.
+
+    `quorum` has the port on which each node, this one included, listens as a controller; without it the node is alone.
+    """
 
     def __init__(
         self,
@@ -90,17 +95,19 @@ class ApacheKafka:
         java_flags: Sequence[str] = SMALL_JVM,
         node_id: int = 0,
         cluster_id: str | None = None,
+        quorum: Mapping[int, int] | None = None,
     ) -> None:
         self.jars = jars
         self.folder = folder
         self.data = folder / "data"
         self.host = "127.0.0.1"
         self.port = 0
-        self.cluster_id = cluster_id or _new_cluster_id()
-        self._settings = {**ONE_NODE, **(settings or {})}
+        self.node_id = node_id
+        self.cluster_id = cluster_id or new_cluster_id()
+        self._quorum = quorum
+        self._settings = {**(ONE_NODE if quorum is None else {}), **(settings or {})}
         self._features = features
         self._java = ["java", *java_flags, "-cp", f"{jars}/*"]
-        self._node_id = node_id
         self._properties = folder / "server.properties"
         self._log = folder / "kafka.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -122,13 +129,14 @@ class ApacheKafka:
         """Choose ports, write the settings and make a fresh folder for the data."""
         self.folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.data, ignore_errors=True)
-        self.port, controller_port = free_port(), free_port()
+        self.port = free_port()
+        quorum = self._quorum or {self.node_id: free_port()}
         rows = {
             "process.roles": "broker,controller",
-            "node.id": str(self._node_id),
-            "controller.quorum.voters": f"{self._node_id}@127.0.0.1:{controller_port}",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in quorum.items()),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{quorum[self.node_id]}",
             "log.dirs": str(self.data),
             **self._settings,
         }
@@ -147,7 +155,8 @@ class ApacheKafka:
         for left in reversed(range(START_TRIES if is_new else 1)):
             if is_new:
                 self.format()
-            if self._serves():
+            self.launch()
+            if self.serves():
                 break
             # Somebody may have taken one of the ports meanwhile; it does not say so.
             self.kill()
@@ -185,13 +194,17 @@ class ApacheKafka:
     ) -> None:
         self.stop()
 
-    def _serves(self) -> bool:
-        """Launch it; whether it can serve soon: it listens some time before it knows itself."""
+    def launch(self) -> None:
+        """Start its process, formatted already, and do not wait for it."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def serves(self, others: Collection[int] = ()) -> bool:
+        """Whether it can soon serve, and knows of itself and these others: it listens some time before."""
+        assert self._process is not None
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline_s:
-            if self._knows_itself():
+            if {self.node_id, *others} <= self._known_brokers():
                 return self.is_running
             try:
                 self._process.wait(0.1)
@@ -200,13 +213,14 @@ class ApacheKafka:
             return False
         return False
 
-    def _knows_itself(self) -> bool:
+    def _known_brokers(self) -> set[int]:
         try:
             with RawClient(self.host, self.port) as client:
-                return bool(client.call(MetadataRequest(topics=[]), 1).brokers)
+                return {broker.node_id for broker in client.call(MetadataRequest(topics=[]), 1).brokers}
         except (ConnectionEnded, OSError):
-            return False
+            return set()
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
+    """An id that Kafka takes for a cluster."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
