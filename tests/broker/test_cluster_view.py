@@ -11,15 +11,24 @@ import pytest
 from penstock.base.errors import ApiError, Error
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.controller.claim import claim_controller
 from penstock.controller.configs import set_configs
 from penstock.controller.plan import ClusterState, Plan
 from penstock.controller.topics import NewTopic, TopicDefaults, create_partitions, create_topics, delete_topic
+from penstock.controller.transitions import TopicRules
 from penstock.testing.sim_world import Simulation
-from penstock.zookeeper.errors import NodeExistsError
 from penstock.zookeeper.local import LocalCoordination
-from penstock.zookeeper.operations import ANY_VERSION
+from penstock.zookeeper.operations import ANY_VERSION, Delete
 from penstock.zookeeper.store import Store
-from penstock.zookeeper.znodes import NOTICES_MAX, BrokerNode, Changes, Endpoint, first_znodes
+from penstock.zookeeper.znodes import (
+    NOTICES_MAX,
+    BrokerNode,
+    Changes,
+    ControllerEpoch,
+    ControllerNode,
+    Endpoint,
+    first_znodes,
+)
 
 
 class Tree:
@@ -44,9 +53,14 @@ class Tree:
         self.view, self.onlooker = ClusterView(self.session), ClusterView(self.other_session)
         for view in (self.view, self.onlooker):
             await view.load()
-        self.role = ControllerRole(1, self.session, self.view, world.clock)
-        await self.role.claim()
+            view.start_following()
+        self.role = self.role_of(1, self.session, self.view)
+        self.role.start()
+        await until(lambda: self.role.is_controller and self.view.admitted.epochs.keys() == {1, 2})
         self.onlooker.on_change(self._note)
+
+    def role_of(self, broker_id: int, session: LocalCoordination, view: ClusterView) -> ControllerRole:
+        return ControllerRole(broker_id, session, view, self.process.world.clock, lambda _topic: TopicRules())
 
     async def _note(self, change: ViewChange) -> None:
         self.told.append(change)
@@ -74,6 +88,14 @@ class Tree:
             await self.process.start(inside())
 
         self.simulation.run(main())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it has not come")
 
 
 def hash_of(name: str) -> int:
@@ -184,10 +206,12 @@ def test_more_notices_than_are_kept_mean_reading_everything(tree: Tree) -> None:
         await tree.settle()
         tree.told.clear()
         data, _ = await tree.session.get(Changes.PATH)
+        await tree.onlooker.stop()
         for _ in range(NOTICES_MAX + 5):
             await tree.session.set(Changes.PATH, data, ANY_VERSION)
+        tree.onlooker.start_following()
         await tree.settle()
-        assert any(change.is_everything for change in tree.told)
+        assert any(change.topics == {"a"} and change.members for change in tree.told)
         assert "a" in tree.onlooker.topics
 
     tree.run(drive)
@@ -195,9 +219,29 @@ def test_more_notices_than_are_kept_mean_reading_everything(tree: Tree) -> None:
 
 def test_two_controllers_cannot_be(tree: Tree) -> None:
     async def drive() -> None:
-        second = ControllerRole(2, tree.other_session, tree.onlooker, tree.process.world.clock)
-        with pytest.raises(NodeExistsError):
-            await second.claim()
+        second = tree.role_of(2, tree.other_session, tree.onlooker)
+        second.start()
+        await tree.settle()
+        assert tree.role.is_controller and not second.is_controller
+        with pytest.raises(ApiError) as refused:
+            await second.decide(lambda _state: [])
+        assert refused.value.error is Error.NOT_CONTROLLER
+        await tree.session.delete(ControllerNode.PATH)
+        await until(lambda: second.is_controller or tree.role.epoch > 1)
+
+    tree.run(drive)
+
+
+def test_a_controller_that_was_replaced_writes_nothing(tree: Tree) -> None:
+    async def drive() -> None:
+        data, stat = await tree.other_session.get(ControllerEpoch.PATH)
+        claim = claim_controller(2, ControllerEpoch.decode(data), stat.version, 0)
+        await tree.other_session.multi([Delete(ControllerNode.PATH), *claim.operations])
+        with pytest.raises(ApiError) as refused:
+            await tree.create("a")
+        assert refused.value.error is Error.NOT_CONTROLLER
+        await tree.settle()
+        assert tree.onlooker.topics == {}
 
     tree.run(drive)
 

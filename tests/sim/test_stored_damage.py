@@ -114,12 +114,14 @@ def test_a_changed_byte_is_not_served_to_a_session_that_came_before_its_topic(be
         partitions = bench.broker.running.broker.partitions
         topic_id = partitions.find("t", 0).topic_id
         names, partitions._name_of_id = partitions._name_of_id, {}
+        view = bench.broker.running.broker.view
+        ids, view._topic_of_id = view._topic_of_id, {}
         client = await bench.connect()
         wanted = FetchRequestPartition(partition=0, fetch_offset=0, partition_max_bytes=200)
         request = FetchRequest(topics=[FetchRequestTopic(topic_id=topic_id, partitions=[wanted])], session_epoch=0)
         before = await client.call(request, 13)
         assert before.responses[0].partitions[0].error_code == Error.UNKNOWN_TOPIC_ID
-        partitions._name_of_id = names
+        partitions._name_of_id, view._topic_of_id = names, ids
         after = await client.call(FetchRequest(session_id=before.session_id, session_epoch=1), 13)
         (answer,) = after.responses[0].partitions
         assert answer.error_code == Error.KAFKA_STORAGE_ERROR and not answer.records

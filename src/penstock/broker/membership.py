@@ -113,9 +113,7 @@ class Membership:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            logger.error(
-                "the session with the coordination service has expired: this broker is out until it has a new one"
-            )
+            logger.error("the session with the coordination service has expired: out until there is a new one")
             self._admitted.clear()
         elif state is SessionState.CONNECTED and self._session_id not in (0, self._coordination.session_id):
             if self._registering is None or self._registering.done():

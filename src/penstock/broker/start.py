@@ -121,7 +121,7 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
     )
     try:
         return await _serve(broker, coordination)
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         await partitions.close()
         raise
 
@@ -169,7 +169,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         broker.role.start()
         await broker.membership.admitted()
         await finish_deletions(broker, coordination)
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         await server.stop(0)
         await _stop_following(broker)
         raise

@@ -1,9 +1,9 @@
 """The file `boot-id` of a log directory: whether unsynced writes may have been lost since it was last in use.
 
-A process that is killed loses nothing that it has written: the pages are the kernel's. Only a machine that stopped does.
-So the file has the id of the boot in which the directory was last opened. If it is another one now, and there is no
-mark of a clean stop, records that others count on may be gone. That is remembered, in a second line, until the controller
-has taken it into account (`forget_loss`), through any number of restarts.
+A process that is killed loses nothing that it has written: the pages are the kernel's. Only a machine that stopped
+does. So the file has the id of the boot in which the directory was last opened. If it is another one now, and there is
+no mark of a clean stop, records that others count on may be gone. That is remembered, in a second line, until the
+controller has taken it into account (`forget_loss`), through any number of restarts.
 """
 
 from __future__ import annotations
