@@ -89,6 +89,8 @@ from penstock.wire.messages import (
     k20001_commit_transactions,
     k20002_describe_commits,
     k20003_delete_commits,
+    k20004_await_changes,
+    k20005_leave_cluster,
 )
 from penstock.wire.schema import ProtocolError
 from penstock.wire.varint import Malformed, read_varint, skip_tagged_fields
@@ -172,6 +174,8 @@ _OWN_MODULES = (
     k20001_commit_transactions,
     k20002_describe_commits,
     k20003_delete_commits,
+    k20004_await_changes,
+    k20005_leave_cluster,
 )
 
 APIS: dict[int, Api] = {module.API.key: module.API for module in _MODULES}
