@@ -116,8 +116,11 @@ class Membership:
             logger.error("the session with the coordination service has expired: out until there is a new one")
             self._admitted.clear()
         elif state is SessionState.CONNECTED and self._session_id not in (0, self._coordination.session_id):
-            if self._registering is None or self._registering.done():
-                self._registering = asyncio.get_running_loop().create_task(self._register_again())
+            self._start_registering()
+
+    def _start_registering(self) -> None:
+        if self._registering is None or self._registering.done():
+            self._registering = asyncio.get_running_loop().create_task(self._register_again())
 
     async def _register_again(self) -> None:
         while self._session_id != self._coordination.session_id:
