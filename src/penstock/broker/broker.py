@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from penstock.base.broker_settings import altered_dynamic, with_dynamic
 from penstock.base.errors import ApiError, Error
 from penstock.base.setting_changes import Change
 from penstock.base.settings import Settings, SettingsError, Source
+from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
@@ -16,9 +18,11 @@ from penstock.broker.markers import Markers
 from penstock.broker.membership import Membership
 from penstock.broker.partitions import Partitions
 from penstock.broker.state_logs import StateLogs
-from penstock.broker.topics import Topics
+from penstock.broker.topics import Topics, topic_rules
 from penstock.controller.configs import set_configs
+from penstock.controller.elections import min_isr_changed
 from penstock.controller.plan import ClusterState, Plan
+from penstock.controller.transitions import TopicRules
 from penstock.groups.shard import GroupShard
 from penstock.transactions.shard import TransactionShard
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
@@ -78,11 +82,23 @@ class Broker:
         """Change dynamic values of this broker, or (entity "<default>") of all brokers."""
         source = Source.DYNAMIC_DEFAULT_BROKER if entity == DEFAULT_ENTITY else Source.DYNAMIC_BROKER
 
-        def decide(_state: ClusterState) -> list[Plan]:
+        def decide(state: ClusterState) -> list[Plan]:
             try:
                 values = altered_dynamic(self.settings, source, changes)
             except SettingsError as error:
                 raise ApiError(Error.INVALID_REQUEST, str(error)) from error
-            return [set_configs("brokers", entity, values, self.view.config_version("brokers", entity))]
+            written = set_configs("brokers", entity, values, self.view.config_version("brokers", entity))
+            return [*self._min_isr_plans(state, entity, values), written]
 
         await (self.role.preview(decide) if is_trial else self.role.decide(decide))
+
+    def _min_isr_plans(self, state: ClusterState, entity: str, values: Mapping[str, str]) -> list[Plan]:
+        """What goes before a change of the cluster's own `min.insync.replicas`; see `min_isr_changed`."""
+        if entity != DEFAULT_ENTITY:
+            return []
+        to_come = with_dynamic(self.settings, self.view.config_values("brokers", str(self.node_id)), values)
+
+        def rules_to_come(topic: str) -> TopicRules:
+            return topic_rules(TopicSettings(to_come, self.view.config_values("topics", topic)))
+
+        return min_isr_changed(state, rules_to_come, list(state.topics))

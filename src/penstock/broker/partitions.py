@@ -402,8 +402,11 @@ class Partitions:
             partition.go(Error.NOT_LEADER_OR_FOLLOWER)
         for partition in self:
             await partition.sync_is_over()
+        marks = {partition.name: partition.high_watermark for partition in self}
         for directory in self.directories:
             try:
+                if directory.offline is None:
+                    await self._world.disk.run("sync", partial(directory.write_high_watermarks, marks))
                 await self._world.disk.run("sync", directory.close)
             except (OSError, ApiError) as error:  # a full disk, say; the next start recovers
                 logger.error("%s cannot be closed cleanly: %s", directory.path, error)

@@ -18,6 +18,7 @@ from penstock.base.listeners import Listener, SecurityProtocol, parse_listeners
 from penstock.base.settings import Settings
 from penstock.base.world import Address, SocketOptions, World
 from penstock.broker.api_table import serve_all
+from penstock.broker.background import Background
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.connection import Intake
@@ -35,7 +36,6 @@ from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.topics import Topics
 from penstock.broker.transaction_shards import transaction_shards
-from penstock.controller.transitions import TopicRules
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import NodeExistsError
@@ -60,8 +60,10 @@ class RunningBroker:
         dispatcher: Dispatcher,
         listeners: list[Listener],
         maintenance: Maintenance,
+        background: Background,
     ) -> None:
         self.broker = broker
+        self._background = background
         self.addresses = [listener.advertised for listener in listeners]
         self._server = server
         self._dispatcher = dispatcher
@@ -87,6 +89,7 @@ class RunningBroker:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await _stop_following(self.broker)
+        await self._background.stop()
         await self.broker.partitions.close()
 
 
@@ -97,7 +100,7 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
     view = ClusterView(coordination)
     await view.load()
     lease = Lease(world.clock, coordination)
-    role = ControllerRole(node_id, coordination, view, world.clock, lambda topic: _rules_of(broker, topic))
+    role = ControllerRole(node_id, coordination, view, world.clock, lambda topic: broker.topics.rules_of(topic))
     try:
         partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
@@ -130,6 +133,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     world = broker.world
 
     was_admitted = False
+    background = Background()
 
     async def view_changed(change: ViewChange) -> None:
         nonlocal was_admitted
@@ -150,6 +154,8 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         broker.groups.follow()
         broker.transactions.follow()
         tell_groups(broker.groups, change, broker.settings)
+        if not change.topics <= broker.view.topics.keys() and was_admitted:
+            background.add(finish_deletions(broker, coordination))
 
     def config_of(topic: str) -> PartitionConfig:
         return partition_config(broker.topics.settings_of(topic), broker.settings)
@@ -158,7 +164,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     await broker.partitions.follow(sorted(broker.view.topics), config_of, may_lead=False)
     broker.view.on_change(view_changed)
     peer_log = PeerLog(world.clock)
-    dispatcher = Dispatcher(peer_log)
+    dispatcher = Dispatcher(peer_log, world.clock)
     serve_all(dispatcher, broker)
     limits = connection_limits(broker.settings)
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
@@ -174,7 +180,7 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
         await _stop_following(broker)
         raise
     server.open()
-    running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker))
+    running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker), background)
 
     def session_changed(state: SessionState) -> None:
         if state is SessionState.FAILED:
@@ -190,11 +196,6 @@ async def _stop_following(broker: Broker) -> None:
     await broker.role.stop()
     await broker.membership.stop()
     await broker.view.stop()
-
-
-def _rules_of(broker: Broker, topic: str) -> TopicRules:
-    settings = broker.topics.settings_of(topic)
-    return TopicRules(settings.integer("min.insync.replicas"), settings.flag("unclean.leader.election.enable"))
 
 
 async def _make_first_znodes(world: World, coordination: Coordination) -> None:

@@ -13,13 +13,20 @@ from penstock.base.world import Random
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole
 from penstock.controller.configs import set_configs
+from penstock.controller.elections import min_isr_changed
 from penstock.controller.plan import ClusterState, Plan
 from penstock.controller.topics import NewTopic, TopicDefaults, create_partitions, create_topics, delete_topic
+from penstock.controller.transitions import TopicRules
 from penstock.zookeeper.topic_znodes import Topic
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+def topic_rules(settings: TopicSettings) -> TopicRules:
+    """What the controller goes by for a topic."""
+    return TopicRules(settings.integer("min.insync.replicas"), settings.flag("unclean.leader.election.enable"))
 
 
 class Topics:
@@ -42,6 +49,9 @@ class Topics:
     def settings_of(self, name: str) -> TopicSettings:
         """The settings of a topic, from its own and the broker's."""
         return TopicSettings(self._settings(), self._view.config_values("topics", name))
+
+    def rules_of(self, name: str) -> TopicRules:
+        return topic_rules(self.settings_of(name))
 
     async def create(self, asked: Sequence[NewTopic], *, is_trial: bool = False) -> list[Topic | ApiError]:
         """Create topics; `is_trial` only says what would happen."""
@@ -81,7 +91,9 @@ class Topics:
             "compression.type": "producer",
             "segment.bytes": str(settings.integer(f"{kind}.segment.bytes")),
         }
-        factor = min(settings.integer(f"{kind}.replication.factor"), len(self._view.brokers))
+        if name == TRANSACTIONS_TOPIC:
+            configs["min.insync.replicas"] = str(settings.integer("transaction.state.log.min.isr"))
+        factor = settings.integer(f"{kind}.replication.factor")
         return NewTopic(name, settings.integer(f"{kind}.num.partitions"), factor, configs=configs, internal=True)
 
     async def delete(self, names: Sequence[str]) -> list[Topic | ApiError]:
@@ -132,12 +144,14 @@ class Topics:
         await self._set_settings(name, lambda: values, is_trial)
 
     async def _set_settings(self, name: str, values: Callable[[], Mapping[str, str]], is_trial: bool) -> None:
-        def decide(_state: ClusterState) -> list[Plan | ApiError]:
+        def decide(state: ClusterState) -> list[Plan]:
             try:
                 decided = values()
             except SettingsError as error:
                 raise ApiError(Error.INVALID_CONFIG, str(error)) from error
-            return [set_configs("topics", name, decided, self._view.config_version("topics", name))]
+            written = set_configs("topics", name, decided, self._view.config_version("topics", name))
+            to_come = topic_rules(TopicSettings(self._settings(), decided))
+            return [*min_isr_changed(state, lambda _topic: to_come, [name]), written]
 
         await (self._role.preview(decide) if is_trial else self._role.decide(decide))
 
