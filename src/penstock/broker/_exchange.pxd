@@ -1,10 +1,12 @@
 # The C types of _exchange.py, for Cython. The Python file alone says what happens.
 
 cimport cython
+from libc.stdint cimport int64_t
 
 cdef Py_ssize_t _WHOLE_FRAME_BYTES_MIN
 cdef Py_ssize_t _HEAD_AT
 cdef Py_ssize_t _UNSENT_BYTES_MAX
+cdef Py_ssize_t _TIMED_MASK
 cdef object _UNPACK_SIZE
 
 cdef class Exchange:
@@ -22,6 +24,8 @@ cdef class Exchange:
     cdef public Py_ssize_t _unsent_bytes
     cdef public dict again
     cdef public Py_ssize_t head_end
+    cdef public int64_t received_bytes
+    cdef public int64_t sent_bytes
     cdef public bint was_active
 
     @cython.locals(count=Py_ssize_t)
@@ -33,4 +37,4 @@ cdef class Exchange:
     cpdef _flush_now(self)
 
 cdef class FrameDispatch:
-    pass
+    cdef public int64_t again_count

@@ -26,6 +26,7 @@ from penstock.base.world import Buffer, Clock, File, Stream
 from penstock.broker._exchange import UNSENT_BYTES_MAX as UNSENT_BYTES_MAX
 from penstock.broker._exchange import ConnectionBroken as ConnectionBroken
 from penstock.broker._exchange import Exchange
+from penstock.broker.request_counts import ApiCounts
 
 SHARED_BUFFER_BYTES = 64 * 1024
 OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
@@ -54,12 +55,14 @@ Response: TypeAlias = bytes | bytearray | list[bytearray | FileRange]
 class Slot:
     """The place of one answer in a connection's order; an answer of None means that none is sent."""
 
-    __slots__ = ("is_filled", "on_cancel", "response")
+    __slots__ = ("counts", "is_filled", "on_cancel", "response", "started_s")
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.is_filled = False
         self.response: Response | None = None
         self.on_cancel = on_cancel
+        self.counts: ApiCounts | None = None  # where the request is counted when its answer is there
+        self.started_s = 0.0
 
 
 @dataclass(slots=True)
@@ -172,6 +175,7 @@ class Connection(Exchange):
         assert own is not None
         limit = self._frame_needs or min(len(own), self._end + SHARED_BUFFER_BYTES)
         count = self._recv_into(own[self._end : limit])
+        self.received_bytes += count
         self._end += count
         if count:
             self._take_own()
@@ -326,6 +330,8 @@ class Connection(Exchange):
         """Answer a reserved place; sends it as soon as everything before it is answered."""
         slot.response = response
         slot.is_filled = True
+        if slot.counts is not None:
+            slot.counts.ended(slot.started_s)
         if self.is_closed:
             return
         slots = self._slots
@@ -336,6 +342,14 @@ class Connection(Exchange):
         self._flush_now()
         if not self._is_reading:
             self._resume()
+
+    def count_when_answered(self, counts: ApiCounts, started_s: float) -> None:
+        """The request just handled has no answer yet, or will have none: count it when it is done with."""
+        slot = self._slots[-1] if self._slots else None
+        if slot is None or slot.is_filled or slot.counts is not None:  # the place is not its own
+            counts.ended(started_s)
+        else:
+            slot.counts, slot.started_s = counts, started_s
 
     def remember(self, head_end: int, head: bytes, again: Callable[[memoryview], bytes | None]) -> None:
         """Handle requests that begin like this one, from after their correlation id to `head_end`, with `again`.
@@ -402,6 +416,7 @@ class Connection(Exchange):
                 item = out[0]
                 if type(item) is FileRange:
                     sent = self._stream.send_file(item.file, item.position, item.size_bytes)
+                    self.sent_bytes += sent
                     if sent == item.size_bytes:
                         out.popleft()
                     elif sent:
@@ -411,6 +426,7 @@ class Connection(Exchange):
                 else:
                     sent = self._stream.send_more(item) if len(out) > 1 else self._send(item)  # type: ignore[arg-type]
                     self._unsent_bytes -= sent
+                    self.sent_bytes += sent
                     if sent == len(item):
                         out.popleft()
                     else:

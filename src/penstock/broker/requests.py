@@ -19,11 +19,14 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from penstock.base.errors import Error
-from penstock.broker._exchange import FrameDispatch
+from penstock.base.world import Clock
+from penstock.broker._exchange import TIMED_ONE_IN, FrameDispatch
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
+from penstock.broker.request_counts import ApiCounts
 from penstock.wire.api_declaration import API_VERSIONS_KEY, FIRST_OWN_KEY, Api
 from penstock.wire.codec import decoder, encoder
+from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from penstock.wire.schema import ProtocolError
@@ -55,19 +58,27 @@ AsyncHandler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 class Dispatcher(FrameDispatch):
     """The table of what this broker serves; called once for each frame."""
 
-    def __init__(self, peer_log: PeerLog) -> None:
+    def __init__(self, peer_log: PeerLog, clock: Clock) -> None:
+        super().__init__()
         self._peer_log = peer_log
-        self._routes: dict[int, tuple[Api, HotHandler]] = {}
+        self._monotonic = clock.monotonic
+        self._routes: dict[int, tuple[Api, HotHandler, ApiCounts]] = {}
+        self._counts: dict[int, ApiCounts] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve_hot(self, api: Api, handler: HotHandler) -> None:
-        self._routes[api.key] = (api, handler)
+        """The handler itself counts the errors in its answers."""
+        self._routes[api.key] = (api, handler, self.counts_of(api))
 
     def serve(self, api: Api, handler: PlainHandler) -> None:
-        self._routes[api.key] = (api, self._calling(api, handler))
+        self._routes[api.key] = (api, self._calling(api, handler), self.counts_of(api))
 
     def serve_async(self, api: Api, handler: AsyncHandler) -> None:
-        self._routes[api.key] = (api, self._awaiting(api, handler))
+        self._routes[api.key] = (api, self._awaiting(api, handler), self.counts_of(api))
+
+    def counts_of(self, api: Api) -> ApiCounts:
+        """What is counted of an API. Produces like one before them are in `again_count` instead of `received`."""
+        return self._counts.setdefault(api.key, ApiCounts(api.name, self._monotonic))
 
     async def stop(self) -> None:
         """End the requests that are still being worked on; nobody waits for their answers any more."""
@@ -78,7 +89,7 @@ class Dispatcher(FrameDispatch):
 
     @property
     def served(self) -> list[Api]:
-        return [api for api, _ in sorted(self._routes.values(), key=lambda route: route[0].key)]
+        return [api for api, *_ in sorted(self._routes.values(), key=lambda route: route[0].key)]
 
     def route(self, connection: Connection, frame: memoryview) -> Response | None:
         """Answer a request that is not like one before it."""
@@ -89,7 +100,7 @@ class Dispatcher(FrameDispatch):
         route = self._routes.get(key)
         if route is None:
             raise ConnectionBroken(f"a request with the unknown API key {key}")
-        api, handler = route
+        api, handler, counts = route
         if not api.min_version <= version <= api.max_version:
             if key == API_VERSIONS_KEY:
                 return self._refuse_api_versions(correlation_id)
@@ -100,13 +111,28 @@ class Dispatcher(FrameDispatch):
                 connection.client_id = str(frame[10:position], "utf-8")
             if version >= api.flexible_since:
                 position = _skip_tags(frame, position)
-            return handler(connection, version, correlation_id, frame, position)
+            counts.received += 1
+            started_s = self._monotonic()
+            response = handler(connection, version, correlation_id, frame, position)
         except (ProtocolError, UnicodeDecodeError) as error:
             raise ConnectionBroken(f"{api.name} version {version}: {error}") from None
         except ConnectionBroken:
             raise
         except Exception:
             raise self._failed(f"{api.name} version {version}", connection) from None
+        if response is None:
+            connection.count_when_answered(counts, started_s)
+        else:
+            counts.ended(started_s)
+        return response
+
+    def time_again(self, again: Callable[[memoryview], bytes | None], frame: memoryview) -> bytes | None:
+        """Answer a produce like one before it, and time it for those that are not timed."""
+        started_s = self._monotonic()
+        response = again(frame)
+        if response is not None:
+            self._counts[PRODUCE.key].ended(started_s, weight=TIMED_ONE_IN)
+        return response
 
     def _failed(self, what: str, connection: Connection) -> ConnectionBroken:
         """A bug of ours: the log has it, and the client tries again on a new connection."""
@@ -119,16 +145,22 @@ class Dispatcher(FrameDispatch):
         return frame_of(served, API_VERSIONS, 0, correlation_id)
 
     def _calling(self, api: Api, handler: PlainHandler) -> HotHandler:
+        counts = self.counts_of(api)
+
         def call(
             connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
         ) -> Response | None:
             request, _ = decoder(api.request, version)(frame, position)
             context = RequestContext(connection, version, correlation_id, connection.client_id or "")
-            return frame_of(handler(request, context), api, version, correlation_id)
+            answer = handler(request, context)
+            counts.count_errors(answer)
+            return frame_of(answer, api, version, correlation_id)
 
         return call
 
     def _awaiting(self, api: Api, handler: AsyncHandler) -> HotHandler:
+        counts = self.counts_of(api)
+
         def call(
             connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
         ) -> Response | None:
@@ -139,6 +171,7 @@ class Dispatcher(FrameDispatch):
             async def run() -> None:
                 try:
                     answer = await handler(request, context)
+                    counts.count_errors(answer)
                     connection.fill(slot, frame_of(answer, api, version, correlation_id))
                 except Exception:
                     connection.close(str(self._failed(f"{api.name} version {version}", connection)))

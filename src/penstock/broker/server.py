@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.base.world import Address, Clock, Listener, Network, SocketOptions, Stream
 from penstock.broker.connection import Connection, Dispatch, Intake
@@ -32,6 +32,19 @@ class ConnectionLimits:
         return self.per_ip_overrides.get(host, self.connections_per_ip_max)
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What went over the connections of one listener."""
+
+    accepted: int = 0
+    connections: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+    def copy(self) -> Traffic:
+        return replace(self)
+
+
 class Server:
     """Accepts, counts and sweeps connections."""
 
@@ -46,6 +59,12 @@ class Server:
     ) -> None:
         self.limits = limits
         self.peer_log = peer_log
+        self.ended: dict[str, Traffic] = {}
+        """By listener: what went over connections that are closed, and how many were accepted at all."""
+        self.refused: Counter[str] = Counter()
+        """By the setting that was the reason."""
+        self.broken = 0
+        """Connections that were closed because of what the peer did, or did not do."""
         self._network = network
         self._clock = clock
         self._intake = intake
@@ -60,7 +79,18 @@ class Server:
         """Open one listener; returns where it really listens (port 0 chooses a free one)."""
         listener = await self._network.listen(host, port, lambda stream: self._accept(stream, name), options)
         self._listeners.append(listener)
+        self.ended.setdefault(name, Traffic())
         return listener.address
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that are open."""
+        return list(self._connections)
+
+    @property
+    def request_bytes(self) -> int:
+        """The memory of requests that are not whole, or not done with."""
+        return self._intake.owned_bytes
 
     def open(self) -> None:
         """Everything is there: serve those who wait, and all who come."""
@@ -77,14 +107,17 @@ class Server:
             stream.close()
         elif waiting is not None or len(self._connections) >= self.limits.connections_max:
             self.peer_log.warn(host, f"refused: {self.limits.connections_max} connections are open (max.connections)")
+            self.refused["max.connections"] += 1
             stream.close()
         elif self._from_host[host] >= self.limits.allowed_from(host):
             self.peer_log.warn(host, "refused: too many connections from this address (max.connections.per.ip)")
+            self.refused["max.connections.per.ip"] += 1
             stream.close()
         else:
             self._from_host[host] += 1
             connection = Connection(stream, listener_name, self._intake, self._clock, self._dispatch, self._closed)
             self._connections[connection] = None
+            self.ended[listener_name].accepted += 1
 
     def _closed(self, connection: Connection, reason: str | None) -> None:
         del self._connections[connection]
@@ -92,7 +125,11 @@ class Server:
         self._from_host[host] -= 1
         if not self._from_host[host]:
             del self._from_host[host]
+        ended = self.ended[connection.listener_name]
+        ended.received_bytes += connection.received_bytes
+        ended.sent_bytes += connection.sent_bytes
         if reason:
+            self.broken += 1
             self.peer_log.warn(host, f"closed the connection: {reason}")
 
     async def sweep_forever(self) -> None:
