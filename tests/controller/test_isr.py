@@ -91,11 +91,13 @@ def test_who_is_in_sync_need_not_be_known_by_its_epoch() -> None:
     assert result.error is Error.NONE
 
 
-def test_what_changes_nothing_is_not_written() -> None:
-    outcome = ask(state_of(), IsrRequest(0, 5, 9, isr(1, 2)))
-    assert outcome.plans == []
-    ((result,),) = outcome.results.values()
-    assert result == (0, Error.NONE, LED)
+def test_asking_for_the_isr_that_there_is_fences_what_was_asked_before() -> None:
+    outcome = ask(state_of(), IsrRequest(0, 5, 9, isr(1, 2)), IsrRequest(0, 5, 9, isr(1)))
+    ((sure, late),) = outcome.results.values()
+    assert sure == (0, Error.NONE, msgspec.structs.replace(LED, partition_epoch=10))
+    assert late.error is Error.INVALID_UPDATE_VERSION
+    (plan,) = outcome.plans
+    assert plan.topic is not None and plan.topic.partitions == (sure.state,)
 
 
 def test_the_last_one_to_come_completes_a_reassignment() -> None:

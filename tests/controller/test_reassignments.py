@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,14 @@ from hypothesis import strategies as st
 from penstock.base.errors import ApiError, Error
 from penstock.controller.placement import Candidate, place_instead, place_replicas
 from penstock.controller.plan import ClusterState
-from penstock.controller.reassignments import Ongoing, Reassignments, alter_reassignments, decommission, ongoing
+from penstock.controller.reassignments import (
+    Ongoing,
+    Reassignments,
+    alter_reassignments,
+    decommission,
+    finish_possible,
+    ongoing,
+)
 from penstock.controller.transitions import TopicRules
 from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
 from penstock.zookeeper.znodes import BrokerNode, Changes
@@ -126,9 +134,19 @@ def test_what_is_unknown_does_not_stop_the_rest() -> None:
 
 def test_what_is_under_way() -> None:
     state = state_of(HELD, MOVING)
-    assert ongoing(state) == [Ongoing("t", 1, MOVING)]
-    assert ongoing(state, {"t": [1], "gone": [0]}) == [Ongoing("t", 1, MOVING)]
-    assert ongoing(state, {"t": [0]}) == []
+    assert ongoing(state.topics) == [Ongoing("t", 1, MOVING)]
+    assert ongoing(state.topics, {"t": [1], "gone": [0]}) == [Ongoing("t", 1, MOVING)]
+    assert ongoing(state.topics, {"t": [0]}) == []
+
+
+def test_what_only_nobody_could_lead_is_completed_when_somebody_can() -> None:
+    waiting = PartitionState((3, 4, 1), (3, 4, 1), 1, 5, 9, adding=(3, 4), removing=(1,))
+    state = state_of(HELD, waiting, MOVING)
+    (plan,) = finish_possible(state, lambda _name: TopicRules())
+    assert plan.topic is not None
+    assert plan.topic.partitions == (HELD, PartitionState((3, 4), (3, 4), 3, 6, 10), MOVING)
+    leaderless = msgspec.structs.replace(waiting, leader=-1)
+    assert finish_possible(state_of(leaderless), lambda _name: TopicRules()) == [], "that is for the next election"
 
 
 # ── emptying a broker ────────────────────────────────────────────────────────────────────────────────────────────

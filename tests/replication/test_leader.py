@@ -119,11 +119,34 @@ def test_a_dead_broker_is_not_taken_in() -> None:
 
 def test_a_lost_question_is_asked_again() -> None:
     leader = leader_of({1}, mark=10)
-    assert leader.isr_change_again(100) is None
+    assert leader.isr_change_again() is None
     leader.follower_fetched(2, 20, 10, 10, 1)
-    assert leader.isr_change_again(100) is None
+    assert leader.isr_change_again() is None
     change = wanted(leader, 1)
-    assert leader.isr_change_again(100) == change
+    assert leader.isr_change_again() == change
+    leader.follower_fetched(2, 21, 0, 10, 2)
+    assert leader.isr_change_again() == change, "not for the next life of that broker, which has less"
+
+
+def test_only_who_has_caught_up_outside_of_the_isr_is_worth_a_look() -> None:
+    leader = leader_of({1, 2}, mark=10)
+    assert not leader.has_joiner
+    leader.follower_fetched(2, 20, 10, 10, 1)
+    leader.follower_fetched(3, 30, 9, 10, 1)
+    assert not leader.has_joiner
+    leader.follower_fetched(3, 30, 10, 10, 2)
+    assert leader.has_joiner
+    assert wanted(leader, 2) is not None
+    assert not leader.has_joiner, "it was asked for already"
+    assert not leader_of({1, 2, 3}).has_joiner
+
+
+def test_the_present_isr_leaves_out_who_was_asked_for() -> None:
+    leader = leader_of({1, 2}, mark=10)
+    leader.follower_fetched(3, 30, 10, 10, 1)
+    assert wanted(leader, 1) == IsrChange({1: 100, 2: -1, 3: 30}, 7, 5)
+    assert leader.present_isr(100) == IsrChange({1: 100, 2: -1}, 7, 5)
+    assert leader.maximal_isr == {1, 2, 3}
 
 
 def test_the_lease_asks_every_other_member() -> None:

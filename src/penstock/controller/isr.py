@@ -4,6 +4,9 @@ Refused is whatever does not come from the present leader in its present epoch a
 to join without being a living replica in the registration that the leader has seen fetching (KIP-903): one that was
 restarted since may have lost what it was counted for. The leader need not know the epoch of those that are in sync
 already: they were put there, and would have been taken out when they registered again.
+
+A leader that asks for the ISR that there is wants to be sure of it: the partition epoch grows, and so nothing that it
+asked for before and that is still on its way can be granted any more.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
+
+import msgspec
 
 from penstock.base.errors import ApiError, Error
 from penstock.controller.elections import brokers_of, replaced
@@ -92,6 +97,8 @@ class _Asking:
         if error is not None:
             return IsrResult(index, error, before)
         after = settle(before, list(request.isr), self._brokers, self._rules)
+        if after.state is before:
+            after = Settled(msgspec.structs.replace(before, partition_epoch=before.partition_epoch + 1))
         self.settled[index] = after
         is_same_leader = after.state.leader == self._broker_id
         return IsrResult(index, Error.NONE if is_same_leader else Error.NEW_LEADER_ELECTED, after.state)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.base.errors import ApiError, Error
-from penstock.controller.elections import brokers_of, replaced
+from penstock.controller.elections import brokers_of, changed_topics, replaced
 from penstock.controller.placement import Candidate, place_instead
 from penstock.controller.plan import ClusterState, Plan
 from penstock.controller.transitions import Brokers, RulesOf, Settled, TopicRules, settle
@@ -43,11 +43,11 @@ class ReassignmentOutcome:
     results: dict[tuple[str, int], ApiError | None]
 
 
-def ongoing(state: ClusterState, asked: Mapping[str, Sequence[int]] | None = None) -> list[Ongoing]:
+def ongoing(topics: Mapping[str, Topic], asked: Mapping[str, Sequence[int]] | None = None) -> list[Ongoing]:
     """The reassignments that are under way, of some partitions by topic or of all."""
     found = []
-    for name in state.topics if asked is None else asked:
-        topic = state.topics.get(name)
+    for name in topics if asked is None else asked:
+        topic = topics.get(name)
         for index, partition in enumerate(topic.partitions if topic else ()):
             is_asked = asked is None or index in asked[name]
             if is_asked and (partition.adding or partition.removing):
@@ -74,6 +74,18 @@ def alter_reassignments(
         if topic is not None:
             outcome.plans.extend(replaced(topic, settled))
     return outcome
+
+
+def finish_possible(state: ClusterState, rules_of: RulesOf) -> list[Plan]:
+    """Complete the reassignments of which everybody is in sync already, and only nobody could lead until now."""
+    brokers = brokers_of(state)
+
+    def transition(partition: PartitionState, rules: TopicRules) -> Settled:
+        if not (partition.adding or partition.removing) or partition.leader not in brokers.may_stay:
+            return Settled(partition)
+        return settle(partition, partition.isr, brokers, rules)
+
+    return changed_topics(state.topics.values(), rules_of, transition)
 
 
 def _partition(topic: Topic | None, name: str, index: int) -> PartitionState:

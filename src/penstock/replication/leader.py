@@ -93,7 +93,7 @@ class Leader:
         """Up to where the leader's own replica counts."""
         self.membership = membership
         self.followers: dict[int, FollowerState] = {}
-        self._asked: frozenset[int] | None = None  # the ISR that the controller was asked for, until it is known
+        self._asked: IsrChange | None = None  # what the controller was asked for, until it is known
         self._min_isr = min_isr
         self.is_alone = False
         self._take_membership(membership, now_ms)
@@ -164,7 +164,7 @@ class Leader:
     def maximal_isr(self) -> frozenset[int]:
         """Everybody whom the controller may take for in sync."""
         isr = self.membership.isr
-        return isr if self._asked is None else isr | self._asked
+        return isr if self._asked is None else isr.union(self._asked.isr)
 
     def isr_change(
         self, now_ms: int, lag_ms_max: int, own_broker_epoch: int, is_living: Callable[[int], bool]
@@ -175,9 +175,25 @@ class Leader:
         wanted = self._wanted(now_ms, lag_ms_max, is_living)
         if wanted == self.membership.isr:
             return None
-        self._asked = wanted
+        self._asked = self._change(wanted, own_broker_epoch)
         self.is_alone = False
-        return self._change(wanted, own_broker_epoch)
+        return self._asked
+
+    @property
+    def has_joiner(self) -> bool:
+        """Whether a follower outside of the ISR has caught up, and nothing is asked for now."""
+        membership = self.membership
+        if len(membership.isr) == len(membership.replicas) or self._asked is not None:
+            return False
+        return any(
+            follower_id not in membership.isr and self._has_caught_up(follower)
+            for follower_id, follower in self.followers.items()
+        )
+
+    def _has_caught_up(self, follower: FollowerState) -> bool:
+        """Whether a follower has everything that is committed, now and by the leaders before."""
+        joins_at = max(self.high_watermark, self.epoch_start_offset)
+        return follower.fetched_ms is not None and follower.end_offset >= joins_at
 
     def _wanted(self, now_ms: int, lag_ms_max: int, is_living: Callable[[int], bool]) -> frozenset[int]:
         leaving = {
@@ -188,10 +204,7 @@ class Leader:
         joining = {
             follower_id
             for follower_id, follower in self.followers.items()
-            if follower.fetched_ms is not None
-            and follower_id not in leaving
-            and follower.end_offset >= max(self.high_watermark, self.epoch_start_offset)
-            and is_living(follower_id)
+            if follower_id not in leaving and self._has_caught_up(follower) and is_living(follower_id)
         }
         return (self.membership.isr - leaving) | joining
 
@@ -202,9 +215,19 @@ class Leader:
         }
         return IsrChange(epochs, self.epoch, self.membership.partition_epoch)
 
-    def isr_change_again(self, own_broker_epoch: int) -> IsrChange | None:
-        """The change that is under way, to be asked for again because no answer came."""
-        return None if self._asked is None else self._change(self._asked, own_broker_epoch)
+    def isr_change_again(self) -> IsrChange | None:
+        """The change that is under way, to be asked for again because no answer came.
+
+        It is about the same lives of the same brokers: one that was restarted since may have lost what it had then.
+        """
+        return self._asked
+
+    def present_isr(self, own_broker_epoch: int) -> IsrChange:
+        """To be asked for where an attempt to change the ISR was not answered, and cannot be made any more.
+
+        Once it is granted, that attempt, wherever it may still be on its way, comes too late.
+        """
+        return self._change(self.membership.isr, own_broker_epoch)
 
     def isr_change_refused(self) -> bool:
         """The controller has not made the change, and will not; True if the high watermark moved by that."""
