@@ -15,7 +15,8 @@ from penstock.wire.messages.k03_metadata import MetadataRequest
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_three_nodes_of_which_one_is_killed(kafka_libs: Path, tmp_path: Path) -> None:
-    with ApacheKafkaCluster(kafka_libs, tmp_path, 3, racks={1: "a", 2: "b"}) as kafka:
+    settings = {"default.replication.factor": "3"}
+    with ApacheKafkaCluster(kafka_libs, tmp_path, 3, racks={1: "a", 2: "b"}, settings=settings) as kafka:
         with RawClient(kafka[1].host, kafka[1].port) as client:
             brokers = client.call(MetadataRequest(topics=[]), 1).brokers
         assert sorted((broker.node_id, broker.rack) for broker in brokers) == [(1, "a"), (2, "b"), (3, None)]
