@@ -408,9 +408,15 @@ def test_a_setting_whose_effect_is_still_to_come_gives_a_warning() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["authorizer.class.name", "zookeeper.connect"])
-def test_a_setting_that_must_not_be_without_effect_stops_the_start(name: str) -> None:
-    value = "org.apache.kafka.metadata.authorizer.StandardAuthorizer" if name.startswith("auth") else "localhost:2181"
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("zookeeper.set.acl", "true"),
+    ],
+)
+def test_a_setting_that_must_not_be_without_effect_stops_the_start(name: str, value: str) -> None:
+    load_broker_settings({"zookeeper.set.acl": "false"})
     with pytest.raises(SettingsError) as refused:
         load_broker_settings({name: value})
     assert name in str(refused.value)

@@ -24,9 +24,12 @@ IDENTITY = Section("Identity and coordination", "Who this broker is, and where t
             doc="The machine of this broker; not given, its host name. Replicas of a partition are kept on different "
                 "machines while there is a choice, so that several brokers can share one machine. Penstock's own."),
     Setting(name="zookeeper.connect", kind=Kind.STRING, default=None,
-            doc="The ZooKeeper servers as `host:port,host:port/chroot`. Not given, the embedded keeper is used."),
+            doc="Every server of the ZooKeeper ensemble, as `host:port,host:port/chroot`; the chroot is made if it is "
+                "missing. `penstock up` has a keeper of its own and takes none."),
     Setting(name="zookeeper.session.timeout.ms", kind=Kind.INT, default=18000, unit="ms", check=at_least(1),
-            doc="After this long without contact the cluster takes this broker for dead."),
+            doc="After this long without contact the cluster takes this broker for dead. One whose process ends is "
+                "missed at once, by its watcher: this is for brokers that hang or are cut off. `penstock up` with "
+                "several brokers takes 6000."),
     Setting(name="zookeeper.connection.timeout.ms", kind=Kind.INT, default=None, unit="ms", check=at_least(1),
             falls_back_to=("zookeeper.session.timeout.ms",),
             doc="How long a start waits for ZooKeeper. Not given, as long as the session timeout."),

@@ -15,6 +15,7 @@ from penstock.base.listeners import parse_listeners
 from penstock.base.pending_settings import NOT_WITHOUT_EFFECT, PENDING_SETTINGS
 from penstock.base.setting_changes import Change, apply_changes
 from penstock.base.settings import Dynamic, Settings, SettingsError, Source, Table, judge, known_reason
+from penstock.base.zookeeper_connect import parse_zookeeper_connect
 
 BROKER_SETTINGS = Table(
     [
@@ -60,7 +61,11 @@ def load_broker_settings(
 
 
 def _unsafe_without_effect(given: Mapping[str, str]) -> list[str]:
-    return [f"{name} cannot be used: {reason}" for name, reason in NOT_WITHOUT_EFFECT.items() if given.get(name)]
+    return [
+        f"{name} cannot be used: {reason}"
+        for name, reason in NOT_WITHOUT_EFFECT.items()
+        if given.get(name, "").strip().lower() not in ("", "false")
+    ]
 
 
 def _without_effect_yet(given: Mapping[str, str]) -> list[str]:
@@ -132,11 +137,22 @@ def cross_problems(settings: Settings) -> list[str]:
     if 0 <= budget < request:
         problems.append(f"queued.max.request.bytes ({budget}) must not be below socket.request.max.bytes ({request})")
     problems += _limit_problems(settings)
+    problems += _zookeeper_problems(settings)
     try:
         parse_listeners(settings, host_name="localhost")
     except SettingsError as error:
         problems += error.problems
     return problems
+
+
+def _zookeeper_problems(settings: Settings) -> list[str]:
+    connect = settings.optional_text("zookeeper.connect")
+    try:
+        if connect is not None:
+            parse_zookeeper_connect(connect)
+    except ValueError as error:
+        return [f"zookeeper.connect: {error}"]
+    return []
 
 
 def _limit_problems(settings: Settings) -> list[str]:

@@ -16,7 +16,6 @@ _SECURITY = "this release has plain listeners only"
 
 PENDING_SETTINGS = MappingProxyType(
     {
-        "zookeeper.": _CLUSTER,
         "request.timeout.ms": _CLUSTER,
         "unclean.leader.election.": _CLUSTER,
         "auto.leader.rebalance.enable": _CLUSTER,
@@ -51,6 +50,6 @@ PENDING_SETTINGS = MappingProxyType(
 NOT_WITHOUT_EFFECT = MappingProxyType(
     {
         "authorizer.class.name": "this release has no ACLs, and would let everybody do everything",
-        "zookeeper.connect": "this release has an embedded keeper and does not join a ZooKeeper ensemble",
+        "zookeeper.set.acl": "this release leaves its znodes open to whoever reaches ZooKeeper",
     }
 )

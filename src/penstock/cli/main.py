@@ -38,6 +38,12 @@ def _up() -> CommandFunction:
     return up
 
 
+def _broker() -> CommandFunction:
+    from penstock.cli.broker import broker
+
+    return broker
+
+
 def _keeper() -> CommandFunction:
     from penstock.cli.keeper import keeper
 
@@ -94,6 +100,7 @@ def _doctor() -> CommandFunction:
 
 COMMANDS = (
     Command("up", "Start Penstock here and stay in the foreground.", _up),
+    Command("broker", "Run one broker of a cluster on ZooKeeper.", _broker),
     Command("keeper", "Serve a small ZooKeeper for the brokers of this machine.", _keeper),
     Command("topic", "List, create, describe, alter and delete topics.", _topic),
     Command("produce", "Send messages to a topic, from stdin or a file.", _produce),

@@ -1,7 +1,7 @@
-"""From a command line to a server: the process is replaced by a lean one that runs `penstock.cli.serve`.
+"""From a command line to a server: the process is replaced by a lean one that runs one of the serving programs.
 
-Nothing that only a command line needs then stays in memory for as long as the broker runs. The settings go through a
-file without a name, where nobody else can read them.
+Nothing that only a command line needs then stays in memory for as long as the server runs. The program is told what to
+do by an *order*, which goes through a file without a name, where nobody else can read the settings.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
-def become_server(values: Mapping[str, str], data: str, *, verbose: bool) -> NoReturn:
-    """Replace this process by one that serves with these settings."""
+def become(program: str, order: Mapping[str, Any]) -> NoReturn:
+    """Replace this process by one that runs a module with an order."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 (it must outlive this program)
-    file.write(json.dumps({"values": dict(values), "data": data, "verbose": verbose}).encode())
+    file.write(json.dumps(order).encode())
     file.seek(0)
     os.set_inheritable(file.fileno(), True)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "penstock.cli.serve", str(file.fileno())])
+    os.execv(sys.executable, [sys.executable, "-m", program, str(file.fileno())])

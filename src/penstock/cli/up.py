@@ -2,79 +2,99 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from penstock.base.broker_settings import load_broker_settings
-from penstock.base.properties import from_environment, parse_properties
-from penstock.base.settings import SettingsError
 from penstock.cli.failure import usage
-from penstock.cli.server_process import become_server
+from penstock.cli.given_settings import (
+    ConfigFile,
+    SetOptions,
+    Verbose,
+    check_port,
+    checked_settings,
+    given_settings,
+)
+from penstock.cli.server_process import become
 
-#: What suits one machine, where a file, the environment and --set say nothing else.
-ONE_MACHINE = {
-    "node.id": "0",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.assignment.interval.ms": "0",
-}
-#: Variables of this prefix that are not settings.
-NOT_SETTINGS = ("PENSTOCK_BOOTSTRAP", "PENSTOCK_CLIENT_CONFIG", "PENSTOCK_KAFKA_LIBS", "PENSTOCK_TEST_BOOTSTRAP")
+#: How many replicas what matters has, while there are so many brokers.
+REPLICAS = 3
+#: With several brokers these are for `penstock up` to choose, for each its own.
+CHOSEN_PER_BROKER = ("node.id", "listeners", "advertised.listeners", "log.dirs")
+#: Their processes are watched, so this matters only for one that hangs.
+SESSION_TIMEOUT_MS = 6000
 
 
 def up(
     port: Annotated[
-        int, typer.Option("--port", help="Where to listen for Kafka clients; 0 chooses a free port.")
+        int,
+        typer.Option(
+            "--port", help="Where to listen for Kafka clients, further brokers on the next ones; 0 chooses free ports."
+        ),
     ] = 9092,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    data: Annotated[Path, typer.Option("--data", help="The folder that keeps everything.")] = Path("penstock-data"),
-    config: Annotated[
-        Path | None, typer.Option("--config", help="A .properties file with settings, as Kafka's server.properties.")
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting, under Kafka's name; repeatable."),
-    ] = None,
-    brokers: Annotated[int, typer.Option("--brokers", help="How many brokers to run.")] = 1,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder that keeps everything.")] = Path(
+        "penstock-data"
+    ),
+    config: ConfigFile = None,
+    given: SetOptions = None,
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, help="How many brokers to run.")] = 1,
+    verbose: Verbose = False,
 ) -> None:
     """Start Penstock here and stay in the foreground.
 
     Prints one line when it can serve: penstock ready kafka=127.0.0.1:9092
     """
-    if brokers != 1:
-        raise usage("this release runs one broker: leave --brokers out")
-    if not 0 <= port <= 65535:
-        raise usage(f"--port {port}: a port is a number from 0 to 65535")
+    check_port(port, 65536 - brokers)
     folder = str(data.absolute())
-    values = _values(host, port, folder, config, given or [])
-    try:
-        load_broker_settings(values)
-    except SettingsError as error:
-        raise usage("\n  ".join(["the broker cannot start with these settings:", *error.problems])) from error
-    become_server(values, folder, verbose=verbose)
+    values = {**defaults(brokers), **given_settings(config, given)}
+    if values.get("zookeeper.connect"):
+        raise usage("'penstock up' has a keeper of its own: leave zookeeper.connect out, or run 'penstock broker'")
+    if brokers == 1:
+        values = {**place(folder, host, port, 0), **values}
+        checked_settings(values)
+        become("penstock.cli.serve", {"values": values, "data": folder, "verbose": verbose})
+    chosen = [name for name in CHOSEN_PER_BROKER if name in values]
+    if chosen:
+        raise usage(f"with several brokers 'penstock up' chooses {', '.join(chosen)}: leave it out")
+    places = [place(folder, host, port and port + broker_id, broker_id) for broker_id in range(brokers)]
+    for each in places:
+        checked_settings({**values, **each})
+    order = {"values": values, "places": places, "data": folder, "verbose": verbose}
+    become("penstock.cli.serve_cluster", order)
 
 
-def _values(host: str, port: int, folder: str, config: Path | None, given: list[str]) -> dict[str, str]:
-    """Everything that was given, the strongest last: built-in, file, environment, command line."""
+def defaults(brokers: int) -> dict[str, str]:
+    """What suits one machine with so many brokers, where a file, the environment and --set say nothing else."""
+    replicas = min(REPLICAS, brokers)
+    in_sync = 2 if replicas == REPLICAS else 1  # so many that any one may be lost, and writing goes on
+    values = {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.consumer.assignment.interval.ms": 0,
+    }
+    if brokers > 1:
+        values |= {
+            "default.replication.factor": replicas,
+            "min.insync.replicas": in_sync,
+            "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+        }
+    return {name: str(value) for name, value in values.items()}
+
+
+def place(folder: str, host: str, port: int, broker_id: int) -> dict[str, str]:
+    """Who a broker is, where it listens and where its data is."""
     at = f"[{host}]" if ":" in host else host
-    values = {**ONE_MACHINE, "listeners": f"PLAINTEXT://{at}:{port}", "log.dirs": f"{folder}/logs"}
-    if config is not None:
-        try:
-            values |= parse_properties(config.read_text(encoding="utf-8"))
-        except SettingsError as error:
-            raise usage("\n  ".join([f"{config} cannot be read:", *error.problems])) from error
-        except UnicodeDecodeError as error:
-            raise usage(f"{config} cannot be read: it is not text in UTF-8") from error
-    values |= from_environment(os.environ, NOT_SETTINGS)
-    for item in given:
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise usage(f"--set {item}: write it as KEY=VALUE")
-        values[name.strip()] = value.strip()
-    return values
+    return {
+        "node.id": str(broker_id),
+        "listeners": f"PLAINTEXT://{at}:{port}",
+        "log.dirs": f"{broker_folder(folder, broker_id)}/logs",
+    }
+
+
+def broker_folder(folder: str, broker_id: int) -> str:
+    """The first broker has the folder itself, so that one broker can become several, and several one."""
+    return folder if broker_id == 0 else f"{folder}/broker-{broker_id}"

@@ -12,6 +12,7 @@ import json
 from typing import NamedTuple
 
 SESSION_FILE = "session"
+LOCK_FILE = "lock"  # beside it; held by whoever may write the session, for as long as the broker runs
 VERSION = 1
 
 
