@@ -20,7 +20,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.controller.elections import brokers_of, changed_topics, replaced
 from penstock.controller.placement import Candidate, place_instead
 from penstock.controller.plan import ClusterState, Plan
-from penstock.controller.transitions import Brokers, RulesOf, Settled, TopicRules, settle
+from penstock.controller.transitions import Brokers, RulesOf, Settled, TopicRules, completed, settle
 from penstock.zookeeper.topic_znodes import PartitionState, Topic
 
 #: The replicas wanted, by topic and partition; None takes a reassignment back.
@@ -81,7 +81,8 @@ def finish_possible(state: ClusterState, rules_of: RulesOf) -> list[Plan]:
     brokers = brokers_of(state)
 
     def transition(partition: PartitionState, rules: TopicRules) -> Settled:
-        if not (partition.adding or partition.removing) or partition.leader not in brokers.may_stay:
+        can_finish = completed(partition, partition.isr, brokers) is not partition
+        if not can_finish or partition.leader not in brokers.may_stay:
             return Settled(partition)
         return settle(partition, partition.isr, brokers, rules)
 
