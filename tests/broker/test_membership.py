@@ -1,4 +1,4 @@
-"""Registrations: one broker for an id, an epoch for each life, admission by the controller, and again after an expiry."""
+"""Registrations: one broker for an id, an epoch for each life, admission by the controller, again after an expiry."""
 
 from __future__ import annotations
 

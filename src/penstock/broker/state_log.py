@@ -1,12 +1,16 @@
 """A partition of an internal topic, and the machine whose state it holds: a shard of the groups or of the transactions.
 
-The machine decides (`base/steps.py`); here its records are appended, replayed, and its answers given when they are
-committed. Three rules make that safe:
+It lives as long as this broker leads the partition in one leader epoch; in the next another one takes its place, here
+or elsewhere. The machine decides (`base/steps.py`); here its records are appended, replayed, and its answers given when
+they are committed. These rules make that safe:
 
 - Decisions are made one at a time and on the newest state. While the partition takes no appends (a sync) they queue.
   Their records are replayed at once and appended together at the end of the loop's turn: many requests share a batch.
 - An answer waits until everything that was appended before it is committed, its own records or not: nobody is told
   what a crash could take back.
+- Nothing is decided, and nothing told, while the broker's lease does not hold: another may be in charge already. Nor
+  while the partition has too few replicas in sync, because no decision could be committed. For the machine time stands
+  still meanwhile: nobody is thrown out for not being heard when nobody could be heard.
 - When an append fails, what the machine holds in memory may be ahead of the log. It is thrown away and a new one is
   read from the log; whoever waits is told to look for the coordinator again.
 """
@@ -16,30 +20,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.steps import Moment, ProducerEpoch, StateRecord, Step, Token
 from penstock.base.world import World
+from penstock.broker.lease import Lease
 from penstock.broker.partition import Partition
-from penstock.log.partition_log import PartitionLog
-from penstock.log.scan import DamagedLog, walk_batches
-from penstock.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from penstock.broker.state_reading import Stored, StoredMarker, read_stored
+from penstock.log.scan import DamagedLog
 from penstock.wire.compression import Compression
-from penstock.wire.control import ControlType, read_control_record
-from penstock.wire.records import Record, RecordError, build_batch, read_records
-from penstock.wire.schema import ProtocolError
+from penstock.wire.records import Record, build_batch
 from penstock.wire.state_records import StateCodec
 
 logger = logging.getLogger(__name__)
 
-LOAD_BYTES = 1 << 20  # read and decoded in another thread at a time
 WRITTEN_AT_ONCE_MAX = 500  # records in a batch of several decisions
 REPLAYED_AT_ONCE_MAX = 500  # records; then others get their turn
 RELOAD_AFTER_S = 1.0  # a disk that refused an append is not asked again at once,
 RELOAD_AFTER_S_MAX = 60.0  # and one that cannot be read less and less often
+LOOK_AGAIN_S = 0.2  # whether what keeps a shard from deciding is over
+
+_COMMITTED = (Error.NONE, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class Machine(Protocol):
@@ -68,33 +72,22 @@ class Shape(NamedTuple, Generic[M]):
     """What all shards of one internal topic have in common."""
 
     codec: StateCodec
-    make_machine: Callable[[Partition], M]
+    make_machine: Callable[[int], M]  # for a leader epoch
     on_action: Callable[[StateLog[M], Any], None]
     compression: Compression
-
-
-class _Marker(NamedTuple):
-    producer: ProducerEpoch
-    is_commit: bool
-
-
-class _Stored(NamedTuple):
-    """One thing to replay: a record, possibly of an open transaction, or the end of one."""
-
-    offset: int
-    content: StateRecord | _Marker
-    producer: ProducerEpoch | None
 
 
 class StateLog(Generic[M]):
     """See the head of this file."""
 
-    def __init__(self, partition: Partition, shape: Shape[M], world: World) -> None:
+    def __init__(self, partition: Partition, shape: Shape[M], world: World, lease: Lease) -> None:
         self.partition = partition
-        self.machine: M = shape.make_machine(partition)
+        self.epoch = partition.epoch
+        self.machine: M = shape.make_machine(self.epoch)
         self.is_loaded = False
         self._shape = shape
         self._world = world
+        self._lease_holds = lease.holds
         self._unanswered: set[asyncio.Future[Any]] = set()
         self._queue: deque[Callable[[], None]] = deque()  # decisions that wait for a sync to end
         self._unwritten: list[Record] = []  # decided and replayed in this turn of the loop
@@ -102,6 +95,9 @@ class StateLog(Generic[M]):
         self._is_draining = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
+        self._postponed: list[Callable[[], None]] = []  # decisions that nobody waits for, until one can be made again
+        self._still_since_ms: int | None = None  # when it was noticed that none can be made
+        self._still_ms = 0  # how long it was like that before
         self._is_over = False
         self._loading = asyncio.ensure_future(self._load())
         partition.fetch_waits[self] = None
@@ -110,28 +106,95 @@ class StateLog(Generic[M]):
     def index(self) -> int:
         return self.partition.name.partition
 
+    @property
+    def is_over(self) -> bool:
+        """Whether this broker does not lead the partition in this epoch any more."""
+        partition = self.partition
+        return self._is_over or partition.is_gone or partition.leader is None or partition.epoch != self.epoch
+
+    @property
+    def may_act(self) -> bool:
+        """Whether nobody else can be in charge by now."""
+        return self.is_loaded and not self.is_over and self._lease_holds()
+
     def check(self) -> None:
         """ApiError if this shard cannot be asked now."""
-        if self._is_over or self.partition.is_gone:
-            raise ApiError(Error.NOT_COORDINATOR)
-        if not self.is_loaded:
+        if not self.is_over and not self.is_loaded:
             raise ApiError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        error = self._problem()
+        if error is not Error.NONE:
+            raise ApiError(error)
+
+    # ── standing still ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _problem(self) -> Error:
+        """Why nothing can be decided now; NONE if it can."""
+        error = self._obstacle()
+        if error is Error.NONE:
+            if self._still_since_ms is not None:
+                self._go_on()
+        elif self._still_since_ms is None and not self._is_over:
+            self._still_since_ms = self._monotonic_ms()
+            self._look_again_later()
+        return error
+
+    def _obstacle(self) -> Error:
+        leader = self.partition.leader
+        if leader is None or self.is_over or not self._lease_holds():
+            return Error.NOT_COORDINATOR
+        return Error.NONE if leader.has_enough else Error.COORDINATOR_NOT_AVAILABLE
+
+    def _look_again_later(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._still_since_ms is not None and not self._is_over and self._problem() is not Error.NONE:
+            self._look_again_later()
+
+    def _go_on(self) -> None:
+        assert self._still_since_ms is not None
+        self._still_ms += self._monotonic_ms() - self._still_since_ms
+        self._still_since_ms = None
+        postponed, self._postponed = self._postponed, []
+        for work in postponed:
+            self._when_writable(work)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def ask(self, decide: Callable[[M, Token, Moment], Step]) -> Any:
         """The answer to a request, as soon as the machine gives one and it is safe to tell."""
         self.check()
+        token = self._new_token()
+
+        def work() -> None:
+            error = self._problem()
+            if error is Error.NONE:
+                self._take(lambda now: decide(self.machine, token, now))
+            else:
+                _refuse(token, error)
+
+        self._when_writable(work)
+        return await token
+
+    def _new_token(self) -> asyncio.Future[Any]:
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._unanswered.add(token)
         token.add_done_callback(self._unanswered.discard)
-        self._when_writable(lambda: self._take(lambda now: decide(self.machine, token, now)))
-        return await token
+        return token
 
     def do(self, decide: Callable[[M, Moment], Step]) -> None:
         """A decision that nobody waits for; nothing happens if the shard is not here any more."""
         if self.is_loaded and not self._is_over:
-            self._when_writable(lambda: self._take(lambda now: decide(self.machine, now)))
+            self._when_possible(lambda now: decide(self.machine, now))
+
+    def _when_possible(self, decide: Callable[[Moment], Step]) -> None:
+        def work() -> None:
+            if self._problem() is Error.NONE:
+                self._take(decide)
+            elif not self._is_over:
+                self._postponed.append(work)
+
+        self._when_writable(work)
 
     async def append_marker(
         self,
@@ -144,15 +207,14 @@ class StateLog(Generic[M]):
     ) -> None:
         """End a producer's transaction in this partition, if that is wanted still; returns when that is committed."""
         self.check()
-        token: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._unanswered.add(token)
-        token.add_done_callback(self._unanswered.discard)
+        token = self._new_token()
 
-        def end() -> None:
+        def work() -> None:
             self._write()
             if token.done():
                 return  # that failed: the shard is read again, and whoever asks for the marker asks again
             try:
+                self.check()
                 if not is_wanted():
                     raise ApiError(Error.NOT_COORDINATOR)
                 self.partition.append_marker(
@@ -168,7 +230,7 @@ class StateLog(Generic[M]):
             self.machine.replay_marker(producer, is_commit=is_commit)
             self._when_committed(lambda: _answer(token, None))
 
-        self._when_writable(end)
+        self._when_writable(work)
         await token
 
     def _when_writable(self, work: Callable[[], None]) -> None:
@@ -257,6 +319,9 @@ class StateLog(Generic[M]):
     def _failed(self, error: Exception) -> None:
         """What is in memory may be ahead of the log."""
         name = self.partition.name
+        if self.is_over:
+            self.end()
+            return
         if isinstance(error, ApiError):
             logger.error("%s: a decision could not be written, the shard is read again: %s", name, error)
         else:
@@ -269,7 +334,7 @@ class StateLog(Generic[M]):
         end_offset = partition.log.end_offset
 
         def committed(error: Error) -> None:
-            if error is Error.NONE and self.machine is machine:
+            if error in _COMMITTED and self.machine is machine:
                 tell()
 
         if partition.high_watermark >= end_offset:
@@ -282,17 +347,24 @@ class StateLog(Generic[M]):
             self._tell(step)
 
     def _tell(self, step: Step) -> None:
+        obstacle = self._obstacle()  # the process may have stood still since the decision
         for token, response in step.answers:
             assert isinstance(token, asyncio.Future)
-            _answer(token, response)
+            if obstacle is Error.NONE:
+                _answer(token, response)
+            else:
+                _refuse(token, obstacle)
         for action in step.actions:
             self._shape.on_action(self, action)
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _monotonic_ms(self) -> int:
+        return int(self._world.clock.monotonic() * 1000)
+
     def _now(self) -> Moment:
-        clock = self._world.clock
-        return Moment(int(clock.monotonic() * 1000), clock.wall_ms())
+        """Now, for the machine: without the time in which it could do nothing."""
+        return Moment(self._monotonic_ms() - self._still_ms, self._world.clock.wall_ms())
 
     def _set_timer(self, now_ms: int) -> None:
         """See to it that the machine is called in time; a call too early does no harm and sets the timer anew."""
@@ -307,7 +379,7 @@ class StateLog(Generic[M]):
 
     def _time_has_come(self) -> None:
         self._timer = None
-        self._when_writable(lambda: self._take(lambda now: self.machine.on_time(now)))
+        self._when_possible(lambda now: self.machine.on_time(now))
 
     # ── loading, and the end ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -320,7 +392,7 @@ class StateLog(Generic[M]):
         replayed = 0
         try:
             while offset < end_offset:
-                reading = partial(_read, log, offset, end_offset, self._shape.codec)
+                reading = partial(read_stored, log, offset, end_offset, self._shape.codec)
                 offset, stored = await self._world.disk.run("read", reading)
                 for each in stored:
                     self._replay(each)
@@ -339,10 +411,10 @@ class StateLog(Generic[M]):
         self.is_loaded = True
         if replayed:
             logger.info("%s: %d records replayed", partition.name, replayed)
-        self._when_writable(lambda: self._take(self.machine.start))
+        self._when_possible(self.machine.start)
 
-    def _replay(self, stored: _Stored) -> None:
-        if isinstance(stored.content, _Marker):
+    def _replay(self, stored: Stored) -> None:
+        if isinstance(stored.content, StoredMarker):
             self.machine.replay_marker(stored.content.producer, is_commit=stored.content.is_commit)
         else:
             self.machine.replay(stored.content, stored.producer, stored.offset)
@@ -350,7 +422,7 @@ class StateLog(Generic[M]):
     def _reload(self, after_s: float) -> None:
         """Throw away what is in memory and read the log again."""
         self._quiet(Error.NOT_COORDINATOR)
-        self.machine = self._shape.make_machine(self.partition)
+        self.machine = self._shape.make_machine(self.epoch)
         self._loading = asyncio.ensure_future(self._load(after_s))
 
     def _quiet(self, error: Error) -> None:
@@ -359,10 +431,10 @@ class StateLog(Generic[M]):
             self._timer.cancel()
             self._timer = None
         self._queue.clear()
+        self._postponed.clear()
         self._unwritten, self._untold = [], []
         for token in list(self._unanswered):
-            if not token.done():
-                token.set_exception(ApiError(error))
+            _refuse(token, error)
 
     def end(self) -> None:
         """The shard is not here any more: whoever waits is told to look elsewhere."""
@@ -376,7 +448,7 @@ class StateLog(Generic[M]):
         """As one who waits on the partition; what grows it, this shard wrote itself."""
 
     def on_change(self) -> None:
-        if self.partition.is_gone:
+        if self.is_over:
             self.end()
 
 
@@ -385,29 +457,6 @@ def _answer(token: asyncio.Future[Any], response: Any) -> None:
         token.set_result(response)
 
 
-def _read(log: PartitionLog, offset: int, end_offset: int, codec: StateCodec) -> tuple[int, list[_Stored]]:
-    """What some batches say, and the offset after them. Blocks; runs in another thread."""
-    found = log.read(offset, LOAD_BYTES, end_offset=end_offset)
-    if not found.size_bytes:
-        return end_offset, []
-    stored: list[_Stored] = []
-    for _, header, batch in walk_batches(found.file, found.position, found.position + found.size_bytes):
-        offset = max(offset, header.next_offset)
-        try:
-            stored += _contents(header, batch, codec)
-        except (RecordError, ProtocolError) as problem:
-            logger.error("%s: the batch at offset %d is passed over: %s", found.file.path, header.base_offset, problem)
-    return offset, stored
-
-
-def _contents(header: BatchHeader, batch: memoryview, codec: StateCodec) -> Iterator[_Stored]:
-    producer = ProducerEpoch(header.producer_id, header.producer_epoch)
-    if header.attributes & CONTROL:
-        control = read_control_record(batch)
-        if control.type is not ControlType.UNKNOWN:
-            yield _Stored(control.offset, _Marker(producer, control.type is ControlType.COMMIT), None)
-        return
-    for record in read_records(batch):
-        decoded = codec.decode(record.key, record.value)
-        if decoded is not None:
-            yield _Stored(record.offset, decoded, producer if header.attributes & TRANSACTIONAL else None)
+def _refuse(token: asyncio.Future[Any], error: Error) -> None:
+    if not token.done():
+        token.set_exception(ApiError(error))

@@ -169,10 +169,14 @@ class SimClient:
 
     # The requests that most tests need
 
-    async def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> UUID:
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replicas: int = 1
+    ) -> UUID:
         """Create a topic; its id."""
         rows = [CreateTopicsRequestConfig(name=key, value=value) for key, value in (configs or {}).items()]
-        topic = CreateTopicsRequestTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
+        topic = CreateTopicsRequestTopic(
+            name=name, num_partitions=partitions, replication_factor=replicas, configs=rows
+        )
         (answer,) = (await self.call(CreateTopicsRequest(topics=[topic]))).topics
         _raise_for(answer.error_code, answer.error_message)
         topic_id: UUID = answer.topic_id
