@@ -1,0 +1,348 @@
+"""What can happen to a cluster in the simulator. Each fault lasts a while and mends what it broke; several may overlap.
+
+A fault is a method that takes nothing and draws its victims by the simulation's chance. `FaultPlan` says how many of
+which there are. Power is only taken from a machine when the promises still hold without what it has not synced: when
+another replica that may lead has everything (`Invariants.can_lose_power`). In topics that sync before they count
+anything that is no matter, and `is_any_power_loss_allowed` lets all machines lose power at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from penstock.testing.sim_cluster import SimCluster, SimClusterBroker
+from penstock.testing.sim_invariants import Invariants
+
+CALM_DELAY_S = (0.0002, 0.002)
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """How many faults, how long between them, how likely each kind is, and how often one begins before another ends."""
+
+    count: int = 8
+    pause_s_max: float = 3.0
+    overlap_chance: float = 0.5
+    weights: Mapping[str, int] = field(default_factory=dict)
+    is_any_power_loss_allowed: bool = False
+
+
+class ClusterFaults:
+    """See the head of this file; what happened is counted in `happened`."""
+
+    def __init__(self, cluster: SimCluster, invariants: Invariants, plan: FaultPlan) -> None:
+        self.cluster = cluster
+        self.invariants = invariants
+        self.plan = plan
+        self.happened: Counter[str] = Counter()
+        self._simulation = cluster.simulation
+        self._links = cluster.simulation.network.links
+        self._chance = cluster.simulation.random
+        self._starting: dict[int, asyncio.Future[None]] = {}
+
+    # ── running them ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Let all of them happen, and wait until they are over."""
+        kinds = [name for name, weight in sorted(self.plan.weights.items()) for _ in range(weight)]
+        under_way: set[asyncio.Future[None]] = set()
+        for _ in range(self.plan.count):
+            await self._rest(self.plan.pause_s_max)
+            fault: Callable[[], Awaitable[None]] = getattr(self, kinds[self._chance.randrange(len(kinds))])
+            self.happened[fault.__name__] += 1
+            self._simulation.loop.trace.add(f"fault: {fault.__name__}")
+            running = asyncio.ensure_future(fault())
+            under_way.add(running)
+            if self._chance.random() >= self.plan.overlap_chance:
+                await asyncio.wait(under_way)
+            done = {each for each in under_way if each.done()}
+            under_way -= done
+            for each in done:
+                each.result()
+        for each in under_way:
+            await each
+
+    async def heal(self) -> None:
+        """No more faults: everything is mended and runs."""
+        self._simulation.network.clear_faults()
+        self._links.default_delay_s = CALM_DELAY_S
+        keeper = self.cluster.keeper
+        keeper.machine.disk.heal()
+        if keeper.process is None or keeper.process.ended:
+            keeper.start()
+        else:
+            keeper.process.resume()
+        self.invariants.tell("all faults are over")
+        for broker in self.cluster.brokers:
+            broker.machine.disk.heal()
+            if broker.process is not None and not broker.process.ended:
+                broker.process.resume()
+        await asyncio.gather(*(self._start(broker) for broker in self.cluster.brokers if not broker.is_running))
+
+    async def _start(self, broker: SimClusterBroker) -> None:
+        """Start a broker unless it is being started already."""
+        starting = self._starting.get(broker.broker_id)
+        if starting is None or starting.done():
+            broker.power_on()
+            self.invariants.tell(f"{broker} is started")
+            starting = asyncio.ensure_future(self._start_now(broker))
+            self._starting[broker.broker_id] = starting
+        await asyncio.wait([starting])
+        starting.result()
+
+    async def _start_now(self, broker: SimClusterBroker) -> None:
+        if await broker.start() is None:
+            self.invariants.tell(f"{broker} was ended before it served")
+
+    async def _rest(self, seconds_max: float) -> None:
+        await asyncio.sleep(self._chance.random() * seconds_max)
+
+    def _pick(self) -> SimClusterBroker:
+        """Any broker; one in three times the controller."""
+        controller = self.cluster.controller
+        if controller is not None and self._chance.randrange(3) == 0:
+            return controller
+        return self.cluster.brokers[self._chance.randrange(len(self.cluster.brokers))]
+
+    def _long_s(self) -> float:
+        """A while: mostly shorter, sometimes longer than a session lives."""
+        return self._chance.random() * (2.5 if self._chance.randrange(3) == 0 else 0.7) * self._session_s
+
+    @property
+    def _session_s(self) -> float:
+        return self.cluster.session_timeout_ms / 1000
+
+    # ── processes and machines ───────────────────────────────────────────────────────────────────────────────────
+
+    async def kill(self) -> None:
+        """kill -9, and back after a while."""
+        await self._kill(self._pick())
+
+    async def _kill(self, broker: SimClusterBroker) -> None:
+        self.invariants.tell(f"{broker} is killed")
+        broker.kill()
+        await self._rest(self._long_s())
+        if not broker.is_running:
+            await self._start(broker)
+
+    async def kill_at_an_operation(self) -> None:
+        """Killed in the middle of something that it does to its disk."""
+        broker = self._pick()
+        if not broker.is_running:
+            return
+        broker.machine.kill_at(broker.machine.disk.operations_count + 1 + self._chance.randrange(40))
+        await asyncio.sleep(self._chance.random() * 3)
+        broker.machine.disk.device.stop_number = None
+        if not broker.is_running and broker.has_power:
+            self.invariants.tell(f"{broker} was killed in the middle of something")
+            await self._start(broker)
+
+    async def kill_many(self) -> None:
+        """Several brokers die at nearly the same time."""
+        for broker in self.cluster.brokers:
+            if self._chance.randrange(3):
+                self.invariants.tell(f"{broker} is killed")
+                broker.kill()
+                await self._rest(0.3)
+        await self._rest(self._long_s())
+        await asyncio.gather(*(self._start(each) for each in self.cluster.brokers if not each.is_running))
+
+    async def stop_cleanly(self) -> None:
+        """A planned restart."""
+        broker = self._pick()
+        if not broker.is_running or broker.running is None:
+            return
+        self.invariants.tell(f"{broker} is stopped")
+        await broker.stop()
+        await self._rest(2.0)
+        if not broker.is_running:
+            await self._start(broker)
+
+    async def lose_power(self) -> None:
+        """A machine loses power, and with it some of what was not synced."""
+        broker = self._pick()
+        if not (self.plan.is_any_power_loss_allowed or self.invariants.can_lose_power(broker)):
+            await self._kill(broker)
+            return
+        self._lose_power(broker)
+        await self._rest(self._long_s())
+        await self._start(broker)
+
+    def _lose_power(self, broker: SimClusterBroker) -> None:
+        if not broker.has_power:
+            return
+        self.invariants.tell(f"{broker} loses power")
+        pending = [change.number for change in broker.machine.disk.pending()]
+        kind = self._chance.randrange(3)
+        if kind == 0:
+            broker.lose_power("all")
+        elif kind == 1:
+            share = self._chance.random()
+            broker.lose_power([number for number in pending if self._chance.random() < share])
+        else:
+            broker.lose_power(
+                [number for number in pending if self._chance.randrange(4)],
+                torn=self._chance.randrange(500),
+                lost_pages=lambda _write, _page: self._chance.randrange(4) == 0,
+            )
+
+    async def lose_all_power(self) -> None:
+        """The whole room goes dark, the keeper with it."""
+        if not self.plan.is_any_power_loss_allowed:
+            await self.kill_many()
+            return
+        for broker in self.cluster.brokers:
+            self._lose_power(broker)
+        self.cluster.keeper.lose_power()
+        await self._rest(2.0)
+        self.cluster.keeper.start()
+        for broker in self.cluster.brokers:
+            await self._rest(1.0)
+            if not broker.is_running:
+                await asyncio.wait([asyncio.ensure_future(self._start(broker))], timeout=self._chance.random() * 3)
+        await asyncio.gather(*(self._start(each) for each in self.cluster.brokers if not each.is_running))
+
+    async def pause(self) -> None:
+        """A process stands still, perhaps for longer than its session."""
+        broker = self._pick()
+        process = broker.process
+        if process is None or process.ended:
+            return
+        self.invariants.tell(f"{broker} stands still")
+        process.pause()
+        await asyncio.sleep(self._long_s())
+        if not process.ended:
+            self.invariants.tell(f"{broker} goes on")
+            process.resume()
+
+    async def slow_disk(self) -> None:
+        """Syncs take long."""
+        broker = self._pick()
+        broker.machine.disk.slow_when(lambda operation: operation.kind == "sync", 0.05 + self._chance.random())
+        await self._rest(3.0)
+        broker.machine.disk.heal()
+
+    async def jump_clock(self) -> None:
+        """The wall clock of a machine is set."""
+        self._pick().machine.clock.jump(self._chance.randrange(7_200_000) - 3_600_000)
+
+    # ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def crash_keeper(self) -> None:
+        """The keeper is killed, or its machine loses power."""
+        keeper = self.cluster.keeper
+        if keeper.process is None or keeper.process.ended:
+            return
+        if self._chance.randrange(2):
+            self.invariants.tell("the keeper is killed")
+            keeper.kill()
+        else:
+            self.invariants.tell("the keeper loses power")
+            keeper.lose_power()
+        await self._rest(self._long_s())
+        if keeper.process is None or keeper.process.ended:
+            self.invariants.tell("the keeper is started")
+            keeper.start()
+
+    async def pause_keeper(self) -> None:
+        process = self.cluster.keeper.process
+        if process is None or process.ended:
+            return
+        self.invariants.tell("the keeper stands still")
+        process.pause()
+        await self._rest(self._long_s())
+        if not process.ended:
+            self.invariants.tell("the keeper goes on")
+            process.resume()
+
+    async def lose_session(self) -> None:
+        """A broker's session is over although the broker lives."""
+        broker = self._pick()
+        self.invariants.tell(f"the session of {broker} is ended")
+        self.cluster.keeper.expire(broker.session.session_id)
+
+    # ── the network ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def cut_off(self) -> None:
+        """A broker is cut off from the other brokers, from the keeper, or from both, in one direction or in both."""
+        broker = self._pick()
+        peers = [each.machine.name for each in self.cluster.brokers if each is not broker]
+        keeper = [self.cluster.keeper.machine.name]
+        targets = (peers, keeper, peers + keeper)[self._chance.randrange(3)]
+        await self._cut([(broker.machine.name, target) for target in targets], f"{broker} and {', '.join(targets)}")
+
+    async def cut_pair(self) -> None:
+        """Two brokers do not reach each other."""
+        one, other = self._pick(), self._pick()
+        if one is not other:
+            await self._cut([(one.machine.name, other.machine.name)], f"{one} and {other}")
+
+    async def isolate(self) -> None:
+        """A broker is cut off from everybody, clients included."""
+        broker = self._pick()
+        others = [name for name in self._simulation.machines if name != broker.machine.name]
+        await self._cut([(broker.machine.name, other) for other in others], f"{broker} and everybody")
+
+    async def _cut(self, pairs: list[tuple[str, str]], what: str) -> None:
+        way = self._chance.randrange(4)
+        self.invariants.tell(f"{what}: cut{('', ', towards', ', away from', '')[way]}")
+        for one, other in pairs:
+            if way != 1:
+                self._links.cut(one, other)
+            if way != 2:
+                self._links.cut(other, one)
+        await asyncio.sleep(self._long_s())
+        self.invariants.tell(f"{what}: mended")
+        for one, other in pairs:
+            self._links.heal(one, other)
+
+    async def flap(self) -> None:
+        """A link that comes and goes."""
+        one, other = self._pick(), self._pick()
+        if one is other:
+            return
+        self.invariants.tell(f"{one} and {other}: the link comes and goes")
+        for _ in range(2 + self._chance.randrange(5)):
+            self._links.cut_both(one.machine.name, other.machine.name)
+            await self._rest(0.6)
+            self._links.heal(one.machine.name, other.machine.name)
+            await self._rest(0.6)
+
+    async def reset_connections(self) -> None:
+        """Connections of a broker break."""
+        broker = self._pick()
+        self.invariants.tell(f"connections of {broker} break")
+        for name in list(self._simulation.machines):
+            if name != broker.machine.name and self._chance.randrange(2):
+                self._simulation.network.reset(broker.machine.name, name)
+
+    async def slow_network(self) -> None:
+        """Every packet takes long."""
+        self._links.default_delay_s = (0.01, 0.05 + 0.3 * self._chance.random())
+        await self._rest(3.0)
+        self._links.default_delay_s = CALM_DELAY_S
+
+
+ALL_FAULTS: Mapping[str, int] = {
+    "kill": 4,
+    "kill_at_an_operation": 2,
+    "kill_many": 1,
+    "stop_cleanly": 2,
+    "lose_power": 3,
+    "lose_all_power": 1,
+    "pause": 3,
+    "slow_disk": 1,
+    "jump_clock": 1,
+    "crash_keeper": 1,
+    "pause_keeper": 1,
+    "lose_session": 2,
+    "cut_off": 4,
+    "cut_pair": 2,
+    "isolate": 2,
+    "flap": 1,
+    "reset_connections": 1,
+    "slow_network": 1,
+}

@@ -1,0 +1,336 @@
+"""One random run of a whole cluster, from one seed: clients go on while everything fails, and the promises are checked.
+
+    result = ClusterRun(seed=7, profile=EVERYTHING).run()
+    assert not result.problems, result.story
+
+While it runs, `sim_invariants.py` looks at the cluster after every event. When the faults are over, everything must
+heal by itself in the promised time; then the topics are read and the history of the clients is judged. What a run is
+made of is its `Profile`; what is left open there is drawn by the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from penstock.base.errors import ApiError
+from penstock.base.identifiers import TopicPartition
+from penstock.testing.histories.client_history import ClientHistory
+from penstock.testing.histories.facts import Stored, TopicsRead
+from penstock.testing.sim_cluster import SimCluster
+from penstock.testing.sim_cluster_client import ClusterClient
+from penstock.testing.sim_cluster_faults import ALL_FAULTS, ClusterFaults, FaultPlan
+from penstock.testing.sim_cluster_workload import (
+    ALL,
+    ClusterReader,
+    ClusterWorker,
+    EndWatcher,
+    IdempotentProducer,
+    Knowledge,
+    PlainProducer,
+)
+from penstock.testing.sim_invariants import BrokenPromise, Invariants
+from penstock.testing.sim_loop import CURRENT_PROCESS, SimulationError
+from penstock.testing.sim_world import Simulation
+from penstock.wire.batch import CONTROL
+from penstock.wire.records import read_records
+
+LIMIT_S = 3000.0
+WRITABLE_WITHIN_S = 10.0  # after the last fault, and a session's timeout
+READ_WITHIN_S = 30.0
+IN_SYNC_WITHIN_S = 60.0
+STORY_LINES_MAX = 80
+TRACE_SIZE_MAX = 2000
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a run is made of. None: the seed decides."""
+
+    name: str = "everything"
+    brokers: int | None = None
+    partitions: int = 2
+    replicas: int = 3
+    flush_mode: str | None = None
+    min_isr: int = 2
+    has_watchers: bool | None = None
+    session_timeout_ms: int | None = None
+    lag_time_ms: int | None = None
+    faults: FaultPlan = field(default_factory=lambda: FaultPlan(weights=ALL_FAULTS))
+    settings: Mapping[str, str] = field(default_factory=dict)
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+
+
+EVERYTHING = Profile()
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What a run came to."""
+
+    seed: int
+    problems: list[str]
+    story: str
+    digest: str
+    virtual_s: float
+    operations: int
+    acknowledged: int
+    faults: Counter[str]
+    events: int
+
+
+class ClusterRun:
+    """See the head of this file."""
+
+    topic = "records"
+
+    def __init__(self, seed: int, profile: Profile = EVERYTHING) -> None:
+        self.seed = seed
+        self.profile = profile
+        self.simulation = Simulation(seed, shuffle=True, limit_s=LIMIT_S, trace_size_max=TRACE_SIZE_MAX)
+        self.chance = self.simulation.random
+        self.flush_mode = profile.flush_mode or ("os", "always")[self.chance.randrange(2)]
+        brokers = profile.brokers or (3, 3, 3, 5)[self.chance.randrange(4)]
+        has_watchers = bool(self.chance.randrange(2)) if profile.has_watchers is None else profile.has_watchers
+        self.cluster = SimCluster(
+            self.simulation,
+            brokers,
+            self._settings(),
+            session_timeout_ms=profile.session_timeout_ms or 3000 + self.chance.randrange(4000),
+            has_watchers=has_watchers,
+        )
+        self.invariants = Invariants(self.cluster)
+        self.history = ClientHistory(self.simulation.loop.time)
+        self.knowledge = Knowledge(self.history, self.invariants.acknowledged)
+        self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan())
+        self.partitions = [TopicPartition(self.topic, index) for index in range(profile.partitions)]
+        self.problems: list[str] = []
+        self._clients = 0
+        self._workers: list[tuple[ClusterWorker, asyncio.Future[None]]] = []
+
+    def _settings(self) -> dict[str, str]:
+        lag_ms = self.profile.lag_time_ms or 1500 + self.chance.randrange(6000)
+        return {
+            "log.flush.mode": self.flush_mode,
+            "min.insync.replicas": str(self.profile.min_isr),
+            "default.replication.factor": str(self.profile.replicas),
+            "replica.lag.time.max.ms": str(lag_ms),
+            "log.flush.offset.checkpoint.interval.ms": "1000",
+            "replica.high.watermark.checkpoint.interval.ms": str(300 + self.chance.randrange(5000)),
+            "offsets.topic.num.partitions": "2",
+            "transaction.state.log.num.partitions": "2",
+            "segment.index.bytes": "96",
+            "log.index.interval.bytes": "500",
+            **self.profile.settings,
+        }
+
+    def _fault_plan(self) -> FaultPlan:
+        plan = self.profile.faults
+        is_safe = self.flush_mode == "always"
+        return FaultPlan(plan.count, plan.pause_s_max, plan.overlap_chance, plan.weights, is_safe)
+
+    # ── the run ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> RunResult:
+        """Run it to its end."""
+        with self.simulation, self.invariants.watching():
+            try:
+                self.simulation.run(self._drive())
+            except BrokenPromise as broken:
+                self.problems.append(str(broken))
+            except SimulationError as error:
+                self.problems.append(f"the run is stuck: {error}")
+            except Exception as error:
+                notes = "; ".join(getattr(error, "__notes__", []))
+                self.problems.append(f"{type(error).__name__}: {error} ({notes})")
+                self.invariants.tell(f"FAILED: {self.problems[-1]}")
+                self._error: Exception | None = error
+            return self._result()
+
+    async def _drive(self) -> None:
+        await self.cluster.start()
+        self.invariants.tell(f"{len(self.cluster.brokers)} brokers, flush.mode={self.flush_mode}")
+        await self._create_topics()
+        self._start_clients()
+        await self.faults.run()
+        healed_s = self.simulation.loop.time()
+        await self.faults.heal()
+        await self._check_writable(healed_s)
+        await self._finish_clients()
+        await self._check_in_sync()
+        await self._check_history()
+
+    async def _create_topics(self) -> None:
+        client = self._client("driver")
+
+        async def create() -> None:
+            connection = await client.any()
+            await connection.create_topic(
+                self.topic, len(self.partitions), self.profile.topic_configs, replicas=self.profile.replicas
+            )
+
+        await client.process.start(create())
+
+    def _client(self, name: str) -> ClusterClient:
+        self._clients += 1
+        process = self.simulation.machine(f"client{self._clients % 4}").process(name)
+        return ClusterClient(process, self.cluster.addresses, name)
+
+    def _start_clients(self) -> None:
+        for where in self.partitions:
+            self._start(IdempotentProducer, where, 0.3)
+            self._start(IdempotentProducer, where, 0.3)
+            self._start(PlainProducer, where, 0.2)
+            self._start_plain(where, 1)
+            self._start(ClusterReader, where, 0.1)
+            self._start(EndWatcher, where, 0.4)
+
+    def _start(
+        self,
+        kind: Callable[..., ClusterWorker],
+        where: TopicPartition,
+        pause_s_max: float,
+        **options: int,
+    ) -> ClusterWorker:
+        name = f"{getattr(kind, '__name__', 'client')}-{len(self._workers)}"
+        client = self._client(name)
+        worker = kind(client, name, where, self.knowledge, **options)
+        worker.pause_s_max = pause_s_max
+        self._workers.append((worker, client.process.start(worker.run())))
+        return worker
+
+    def _start_plain(self, where: TopicPartition, acks: int) -> None:
+        self._start(PlainProducer, where, 0.5, acks=acks)
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _until(self, condition: Callable[[], bool | Awaitable[bool]], within_s: float) -> bool:
+        ends_s = self.simulation.loop.time() + within_s
+        while True:
+            found = condition()
+            if found if isinstance(found, bool) else await found:
+                return True
+            if self.simulation.loop.time() > ends_s:
+                return False
+            await asyncio.sleep(0.05)
+
+    async def _check_writable(self, healed_s: float) -> None:
+        """P6: every partition takes writes again in time."""
+        within_s = WRITABLE_WITHIN_S + self.cluster.session_timeout_ms / 1000
+        probes = [self._start(PlainProducer, where, 0.2, acks=ALL) for where in self.partitions]
+
+        def is_writable() -> bool:
+            return all(probe.acknowledged for probe in probes)
+
+        left_s = healed_s + within_s - self.simulation.loop.time()
+        if not await self._until(is_writable, left_s):
+            self._problem(f"not every partition is writable {within_s} s after the last fault")
+
+    async def _finish_clients(self) -> None:
+        for worker, _ in self._workers:
+            worker.is_finishing = True
+        if not await self._until(lambda: all(running.done() for _, running in self._workers), READ_WITHIN_S):
+            late = [worker.name for worker, running in self._workers if not running.done()]
+            self._problem(f"{READ_WITHIN_S} s after the last fault these are not done: {', '.join(late)}")
+        for _, running in self._workers:
+            if running.done():
+                running.result()
+
+    async def _check_in_sync(self) -> None:
+        """Everybody catches up."""
+
+        def is_in_sync() -> bool:
+            for where in self.partitions:
+                facts = self.invariants.of(where)
+                if facts is None or facts.state is None or set(facts.state.isr) != set(facts.state.replicas):
+                    return False
+                ends = {facts.replica(broker_id).end_offset for broker_id in facts.state.replicas}
+                marks = {facts.replica(broker_id).high_watermark for broker_id in facts.state.replicas}
+                if len(ends) != 1 or ends != marks:
+                    return False
+            return True
+
+        if not await self._until(is_in_sync, IN_SYNC_WITHIN_S):
+            self._problem(f"not all replicas are in sync {IN_SYNC_WITHIN_S} s after the last fault: {self._states()}")
+
+    def _states(self) -> str:
+        found = []
+        for where in self.partitions:
+            facts = self.invariants.of(where)
+            if facts is not None and facts.state is not None:
+                replicas = [
+                    f"{each.broker_id}: {each.high_watermark}/{each.end_offset}" for each in facts.replicas.values()
+                ]
+                found.append(f"{where} leader {facts.state.leader} ISR {list(facts.state.isr)} ({', '.join(replicas)})")
+        return "; ".join(found)
+
+    async def _check_history(self) -> None:
+        client = self._client("final reader")
+        everything = await client.process.start(self._read_all(client))
+        self.problems += [str(finding) for finding in self.history.findings(TopicsRead(everything))]
+        self.problems += self.knowledge.problems
+
+    async def _read_all(self, client: ClusterClient) -> dict[TopicPartition, list[Stored]]:
+        found: dict[TopicPartition, list[Stored]] = {}
+        for where in self.partitions:
+            while where not in found:
+                try:
+                    async with asyncio.timeout(READ_WITHIN_S):
+                        leader = await client.leader(where)
+                        batches = await leader.read_all(where.topic, where.partition)
+                except (OSError, ApiError):
+                    client.look_again(where)
+                    await asyncio.sleep(0.1)
+                    continue
+                found[where] = [
+                    Stored(record.offset, record.value)
+                    for batch in batches
+                    if not batch.header.attributes & CONTROL
+                    for record in read_records(memoryview(batch.content))
+                ]
+        return found
+
+    def _problem(self, text: str) -> None:
+        self.problems.append(text)
+        self.invariants.tell(f"BROKEN: {text}")
+
+    # ── what is told of it ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _result(self) -> RunResult:
+        loop = self.simulation.loop
+        return RunResult(
+            seed=self.seed,
+            problems=self.problems,
+            story=self.story() if self.problems else "",
+            digest=loop.trace.digest(),
+            virtual_s=loop.time(),
+            operations=self.knowledge.operations,
+            acknowledged=self.history.acknowledged,
+            faults=self.faults.happened,
+            events=loop.callbacks_count,
+        )
+
+    def story(self, lines_max: int = STORY_LINES_MAX) -> str:
+        """What happened, as far as it matters to the partition of the first problem."""
+        about = next((where for where in self.partitions if str(where) in self.problems[0]), None)
+        lines = [
+            f"{event.time_s:10.4f}  {'' if event.where is None else f'{event.where}: '}{event.text}"
+            for event in self.invariants.story
+            if event.where is None or about is None or event.where == about
+        ]
+        return "\n".join(lines[-lines_max:])
+
+
+class StoryHandler(logging.Handler):
+    """Puts what brokers log into the story, with the name of the process."""
+
+    def __init__(self, invariants: Invariants) -> None:
+        super().__init__()
+        self._invariants = invariants
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = CURRENT_PROCESS.get()
+        self._invariants.tell(f"    [{process.name if process else '-'}] {record.getMessage()}")

@@ -1,0 +1,295 @@
+"""Simulated clients of a cluster: producers and readers that follow the leaders, whatever happens to them.
+
+- An `IdempotentProducer` has a few batches in flight and sends them again, in order, with the same sequence numbers,
+  until each is acknowledged. It must never be told that something before is missing.
+- A `PlainProducer` sends each message once, with acks 0, 1 or all, and never again. With acks=all what is acknowledged
+  must stay; with fewer it may be lost, but nobody who read it may see something else there.
+- A `ClusterReader` reads a partition from its beginning on, from the leader or from whom the leader names.
+- An `EndWatcher` asks where partitions end: never before what was known when it asked.
+
+All of them write what they are told into a `ClientHistory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import TopicPartition
+from penstock.testing.histories.client_history import ClientHistory
+from penstock.testing.sim_client import FETCH_VERSION, PRODUCE_VERSION, SimClient, batch_of, batches_of, produce_request
+from penstock.testing.sim_cluster_client import ClusterClient
+from penstock.wire.batch import CONTROL
+from penstock.wire.messages.k00_produce import ProduceResponsePartition
+from penstock.wire.messages.k01_fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
+from penstock.wire.messages.k02_list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+)
+from penstock.wire.records import read_records
+
+REQUEST_WITHIN_S = 4.0
+BACK_OFF_S = 0.1
+IN_FLIGHT_MAX = 5
+ALL = -1
+
+#: What a client hears when it looks for a partition at the wrong place or at a bad moment.
+MOVED = (
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.LEADER_NOT_AVAILABLE,
+    Error.FENCED_LEADER_EPOCH,
+    Error.UNKNOWN_LEADER_EPOCH,
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.REPLICA_NOT_AVAILABLE,
+)
+
+
+class Knowledge:
+    """What is known of the ends of partitions by anybody, and what is wrong with what was told."""
+
+    def __init__(self, history: ClientHistory, on_acknowledged: Callable[[TopicPartition, int], None]) -> None:
+        self.history = history
+        self.problems: list[str] = []
+        self.operations = 0
+        self._on_acknowledged = on_acknowledged
+        self._ends: dict[TopicPartition, int] = {}
+
+    def end_of(self, where: TopicPartition) -> int:
+        """The end of a partition is not before this."""
+        return self._ends.get(where, 0)
+
+    def learned(self, where: TopicPartition, end_offset: int) -> None:
+        self._ends[where] = max(self.end_of(where), end_offset)
+
+    def acknowledged(self, where: TopicPartition, values: Sequence[bytes], base_offset: int) -> None:
+        """Messages were acknowledged by everybody who matters."""
+        self._on_acknowledged(where, base_offset + len(values))
+        for index, value in enumerate(values):
+            self.history.acked(value, base_offset + index)
+        self.learned(where, base_offset + len(values))
+
+
+class ClusterWorker(ABC):
+    """One client of one partition: rounds without end, each with a limit."""
+
+    def __init__(self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge) -> None:
+        self.world = client.world
+        self.client = client
+        self.name = name
+        self.where = where
+        self.knowledge = knowledge
+        self.errors: dict[Error, int] = {}
+        self.acknowledged = 0
+        self.pause_s_max = 0.1
+        self.is_finishing = False
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_finishing
+
+    async def run(self) -> None:
+        """Go on until there is nothing left to do after `is_finishing` was set."""
+        while not self.is_done:
+            client: SimClient | None = None
+            try:
+                async with asyncio.timeout(REQUEST_WITHIN_S):
+                    client = await self.client.leader(self.where)
+                    await self.round(client)
+            except OSError:  # a timeout is one, too
+                if client is not None:
+                    client.close()
+                self.client.look_again(self.where)
+                await asyncio.sleep(BACK_OFF_S)
+            except ApiError as error:
+                self._note(error.error)
+                await asyncio.sleep(BACK_OFF_S)
+            await asyncio.sleep(self.world.random.random() * self.pause_s_max)
+
+    @abstractmethod
+    async def round(self, client: SimClient) -> None:
+        """One exchange with the leader."""
+
+    def _note(self, error: Error) -> None:
+        self.errors[error] = self.errors.get(error, 0) + 1
+        if error in MOVED:
+            self.client.look_again(self.where)
+
+    def problem(self, text: str) -> None:
+        self.knowledge.problems.append(f"{self.name}: {text}")
+
+
+@dataclass(slots=True)
+class Unacknowledged:
+    """A batch on its way."""
+
+    values: list[bytes]
+    batch: bytes
+
+
+class IdempotentProducer(ClusterWorker):
+    """See the head of this file."""
+
+    producer_id = -1
+
+    def __init__(self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge) -> None:
+        super().__init__(client, name, where, knowledge)
+        self._sequence = 0
+        self._number = 0
+        self._unacknowledged: deque[Unacknowledged] = deque()
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_finishing and not self._unacknowledged
+
+    async def round(self, client: SimClient) -> None:
+        """Send everything that is not acknowledged, with some new batches after it, and look at all answers."""
+        if self.producer_id < 0:
+            self.producer_id = await client.init_producer_id()
+        room = 1 + self.world.random.randrange(IN_FLIGHT_MAX)
+        while not self.is_finishing and len(self._unacknowledged) < room:
+            self._unacknowledged.append(self._next())
+        answers = []
+        for item in self._unacknowledged:
+            request = produce_request(
+                self.where.topic, self.where.partition, item.batch, ALL, int(REQUEST_WITHIN_S * 900)
+            )
+            answers.append(client.send(request, PRODUCE_VERSION))
+        for item, answer in list(zip(self._unacknowledged, answers, strict=True)):
+            self._take(item, (await answer).responses[0].partition_responses[0])
+
+    def _next(self) -> Unacknowledged:
+        count = 1 + self.world.random.randrange(3)
+        values = [
+            self.knowledge.history.sending(
+                self.name, self._number + index, self.where, padding_bytes=self.world.random.randrange(200)
+            )
+            for index in range(count)
+        ]
+        batch = batch_of(
+            values,
+            timestamp_ms=self.world.clock.wall_ms(),
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            base_sequence=self._sequence,
+        )
+        self._number += count
+        self._sequence += count
+        return Unacknowledged(values, batch)
+
+    def _take(self, item: Unacknowledged, row: ProduceResponsePartition) -> None:
+        self.knowledge.operations += 1
+        error = Error(row.error_code)
+        is_first = bool(self._unacknowledged) and self._unacknowledged[0] is item
+        if error is Error.NONE:
+            if is_first:
+                self._unacknowledged.popleft()
+                self.acknowledged += 1
+                self.knowledge.acknowledged(self.where, item.values, row.base_offset)
+            else:
+                self.problem(f"{item.values[0]!r} was acknowledged although one before it was not")
+            return
+        self._note(error)
+        is_expected = error.retriable or (error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first)
+        if not is_expected:
+            self.problem(f"{item.values[0]!r}: unexpected {error.name}: {row.error_message}")
+            self._unacknowledged.clear()
+            self.is_finishing = True
+
+
+class PlainProducer(ClusterWorker):
+    """See the head of this file."""
+
+    def __init__(
+        self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge, acks: int = ALL
+    ) -> None:
+        super().__init__(client, name, where, knowledge)
+        self._acks = acks
+        self._number = 0
+        self._connections = 0
+        self._connection: SimClient | None = None
+
+    async def round(self, client: SimClient) -> None:
+        if client is not self._connection:  # what is left on the old connection may overtake
+            self._connection = client
+            self._connections += 1
+        self._number += 1
+        name = f"{self.name}#{self._connections}"
+        value = self.knowledge.history.sending(name, self._number, self.where)
+        batch = batch_of([value], timestamp_ms=self.world.clock.wall_ms())
+        request = produce_request(
+            self.where.topic, self.where.partition, batch, self._acks, int(REQUEST_WITHIN_S * 900)
+        )
+        if self._acks == 0:
+            client.send_unanswered(request, PRODUCE_VERSION)
+            return
+        row = (await client.call(request, PRODUCE_VERSION)).responses[0].partition_responses[0]
+        self.knowledge.operations += 1
+        error = Error(row.error_code)
+        if error is not Error.NONE:
+            self._note(error)
+            if not error.retriable:
+                self.problem(f"unexpected {error.name}: {row.error_message}")
+        elif self._acks == ALL:
+            self.acknowledged += 1
+            self.knowledge.acknowledged(self.where, [value], row.base_offset)
+
+
+class ClusterReader(ClusterWorker):
+    """See the head of this file."""
+
+    def __init__(self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge) -> None:
+        super().__init__(client, name, where, knowledge)
+        self.position = 0
+        self._stretch = knowledge.history.reading(name, where, 0)
+
+    async def round(self, client: SimClient) -> None:
+        epoch = self.client.epoch_of(self.where) if self.world.random.randrange(2) else -1
+        part = FetchRequestPartition(
+            partition=self.where.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=self.position,
+            partition_max_bytes=1 + self.world.random.randrange(4096),
+        )
+        request = FetchRequest(
+            max_wait_ms=self.world.random.randrange(500),
+            min_bytes=1,
+            topics=[FetchRequestTopic(topic=self.where.topic, partitions=[part])],
+        )
+        answer = await client.call(request, FETCH_VERSION)
+        if answer.error_code:
+            raise ApiError(Error(answer.error_code))
+        row = answer.responses[0].partitions[0]
+        self.knowledge.operations += 1
+        error = Error(row.error_code)
+        if error is Error.OFFSET_OUT_OF_RANGE:
+            self.problem(f"offset {self.position}, up to where it has read, is said to be out of range")
+        if error is not Error.NONE:
+            raise ApiError(error)
+        for batch in batches_of(row):
+            if not batch.header.attributes & CONTROL:
+                for record in read_records(memoryview(batch.content)):
+                    if record.offset >= self.position:
+                        self.knowledge.history.saw(self._stretch, record.offset, record.value)
+            self.position = max(self.position, batch.header.next_offset)
+        self.knowledge.learned(self.where, self.position)
+
+
+class EndWatcher(ClusterWorker):
+    """See the head of this file."""
+
+    async def round(self, client: SimClient) -> None:
+        known = self.knowledge.end_of(self.where)
+        part = ListOffsetsRequestPartition(partition_index=self.where.partition, timestamp=-1)
+        row = ListOffsetsRequestTopic(name=self.where.topic, partitions=[part])
+        answer = (await client.call(ListOffsetsRequest(replica_id=-1, topics=[row]))).topics[0].partitions[0]
+        self.knowledge.operations += 1
+        if answer.error_code:
+            raise ApiError(Error(answer.error_code))
+        if answer.offset < known:
+            self.problem(f"{self.where} is said to end at {answer.offset}, but {known} was known before")
+        self.knowledge.learned(self.where, answer.offset)
