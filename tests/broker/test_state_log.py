@@ -103,7 +103,7 @@ class Bench:
         broker = self.broker.running.broker
         partition = broker.partitions.find("counters", 0)
         shape = Shape(CODEC, lambda _: Counters(), lambda _, action: self.done.append(action), Compression.NONE)
-        log = StateLog(partition, shape, broker.world)
+        log = StateLog(partition, shape, broker.world, broker.membership.lease)
         await self.until(lambda: log.is_loaded)
         return log
 

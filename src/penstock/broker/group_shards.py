@@ -9,7 +9,7 @@ from uuid import UUID
 from penstock.base.settings import Settings
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView, ViewChange
-from penstock.broker.partition import Partition
+from penstock.broker.lease import Lease
 from penstock.broker.partitions import Partitions
 from penstock.broker.state_log import Shape, StateLog
 from penstock.broker.state_logs import StateLogs
@@ -48,6 +48,7 @@ def group_shards(
     world: World,
     view: ClusterView,
     partitions: Partitions,
+    lease: Lease,
     first_settings: Settings,
     settings: Callable[[], Settings],
 ) -> StateLogs[GroupShard]:
@@ -57,7 +58,7 @@ def group_shards(
     def new_uuid() -> UUID:
         return UUID(bytes=world.random.randbytes(16), version=4)
 
-    def make_machine(_partition: Partition) -> GroupShard:
+    def make_machine(_epoch: int) -> GroupShard:
         return GroupShard(GroupSettings.of(settings()), new_uuid, topics)
 
     def on_action(_log: StateLog[GroupShard], action: Any) -> None:
@@ -65,7 +66,7 @@ def group_shards(
 
     compression = Compression(first_settings.integer("offsets.topic.compression.codec"))
     shape = Shape(OFFSETS_CODEC, make_machine, on_action, compression)
-    return StateLogs(OFFSETS_TOPIC, shape, world, view, partitions)
+    return StateLogs(OFFSETS_TOPIC, shape, world, view, partitions, lease)
 
 
 def tell_groups(groups: StateLogs[GroupShard], change: ViewChange, settings: Settings) -> None:

@@ -118,8 +118,8 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
         ),
         partitions=partitions,
         producer_ids=ProducerIdAllocator(node_id, coordination),
-        groups=group_shards(world, view, partitions, settings, lambda: broker.settings),
-        transactions=transaction_shards(world, view, partitions, lambda: broker.settings, markers),
+        groups=group_shards(world, view, partitions, lease, settings, lambda: broker.settings),
+        transactions=transaction_shards(world, view, partitions, lease, lambda: broker.settings, markers),
         markers=markers,
     )
     try:

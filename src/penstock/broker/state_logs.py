@@ -1,6 +1,7 @@
 """The shards of one internal topic that are here: which of them looks after a key, and following the partitions.
 
 A key (a group id, a transactional id) belongs to a partition of the topic by a hash, and to the broker that leads it.
+There is one shard for each partition that is led here, and for each epoch in which it is.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
+from penstock.broker.lease import Lease
+from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.state_log import M, Shape, StateLog
+from penstock.zookeeper.topic_znodes import NO_LEADER
 
 
 class StateLogs(Generic[M]):
@@ -26,6 +30,7 @@ class StateLogs(Generic[M]):
         world: World,
         view: ClusterView,
         partitions: Partitions,
+        lease: Lease,
         placed_by: Callable[[str], str] = str,
     ) -> None:
         self.topic = topic
@@ -33,22 +38,31 @@ class StateLogs(Generic[M]):
         self._world = world
         self._view = view
         self._partitions = partitions
+        self._lease = lease
         self._placed_by = placed_by
         self._logs: dict[int, StateLog[M]] = {}
+        self._is_stopped = False
+        partitions.on_roles(self._roles_changed)
+
+    def _roles_changed(self, changed: list[Partition]) -> None:
+        if any(partition.name.topic == self.topic for partition in changed):
+            self.follow()
 
     def follow(self) -> None:
-        """Make the shards what the partitions are: one for each that is served here."""
+        """Make the shards what the partitions are: one for each that is led here."""
+        if self._is_stopped:
+            return
         topic = self._view.topics.get(self.topic)
         count = len(topic.partitions) if topic is not None else 0
         for index in range(count):
             partition = self._partitions.get(TopicPartition(self.topic, index))
             log = self._logs.get(index)
-            if log is not None and log.partition is not partition:
+            if log is not None and (log.partition is not partition or log.is_over):
                 log.end()
                 del self._logs[index]
                 log = None
             if log is None and partition is not None and partition.leader is not None and not partition.is_gone:
-                self._logs[index] = StateLog(partition, self._shape, self._world)
+                self._logs[index] = StateLog(partition, self._shape, self._world, self._lease)
         for index in [index for index in self._logs if index >= count]:
             self._logs.pop(index).end()
 
@@ -59,13 +73,16 @@ class StateLogs(Generic[M]):
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, f"there is no {self.topic} yet")
         return java_hash(self._placed_by(key)) % len(topic.partitions)
 
+    def leader_of(self, key: str) -> int:
+        """The broker that looks after a key; ApiError while there is none."""
+        leader_id = self._view.topics[self.topic].partitions[self.index_of(key)].leader
+        if leader_id == NO_LEADER or leader_id not in self._view.brokers:
+            raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, f"nobody looks after {key!r} at the moment")
+        return leader_id
+
     def of_key(self, key: str) -> StateLog[M]:
         """The shard that looks after a key; ApiError if it is not here, or not ready."""
-        log = self._logs.get(self.index_of(key))
-        if log is None:
-            raise ApiError(Error.NOT_COORDINATOR)
-        log.check()
-        return log
+        return self.at(self.index_of(key))
 
     def at(self, index: int) -> StateLog[M]:
         """The shard of one partition; ApiError if it is not here, or not ready."""
@@ -77,15 +94,16 @@ class StateLogs(Generic[M]):
 
     def __iter__(self) -> Iterator[StateLog[M]]:
         """Those that can be asked."""
-        return iter([log for log in self._logs.values() if log.is_loaded])
+        return iter([log for log in self._logs.values() if log.is_loaded and not log.is_over])
 
     @property
     def is_loading(self) -> bool:
         """Whether some of them are not read yet, so that a list of all would lack something."""
-        return any(not log.is_loaded and not log.partition.is_gone for log in self._logs.values())
+        return any(not log.is_loaded and not log.is_over for log in self._logs.values())
 
     def stop(self) -> None:
         """Whoever waits is told to look elsewhere."""
+        self._is_stopped = True
         for log in self._logs.values():
             log.end()
         self._logs.clear()
