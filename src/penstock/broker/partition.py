@@ -2,7 +2,7 @@
 
 It **leads** (`leader` holds the leader's state) or **follows** another broker, or nobody while there is no leader. As a
 leader it takes produces; as a follower it takes what its fetcher brings (`append_fetched`), cuts off what the leader
-does not have (`cut_back`), and counts as committed what the leader says is.
+does not have (`rework`), and counts as committed what the leader says is.
 
 A produce that waits for replication or for a sync, and a fetch that waits for bytes, register a callback here and are
 woken by what they wait for; nothing polls. When the role changes, whoever waits is told to look for the leader again.
@@ -18,13 +18,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
 from penstock.base.world import NoSpaceError, World
+from penstock.broker.fetch_waits import FetchWait, FollowerWait
 from penstock.broker.lease import Lease
 from penstock.broker.partition_config import PartitionConfig
 from penstock.broker.verification import Verifications
@@ -32,7 +33,7 @@ from penstock.log.flush import FlushPlan
 from penstock.log.partition_log import Appended, PartitionLog
 from penstock.log.producers import ALL_STABLE
 from penstock.log.scrub import Scrub
-from penstock.replication.follower import EpochEnd, cut_offset, followed_high_watermark
+from penstock.replication.follower import followed_high_watermark
 from penstock.replication.leader import Leader, Membership
 from penstock.wire.batch import BatchHeader
 from penstock.wire.control import ControlType
@@ -46,16 +47,6 @@ T = TypeVar("T")
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-class FetchWait(Protocol):
-    """A fetch that waits for something to happen in any of its partitions."""
-
-    def on_bytes(self, size_bytes: int) -> None:
-        """So many more bytes can be read now."""
-
-    def on_change(self) -> None:
-        """Something that must be told now: an error, or that the partition is gone."""
 
 
 class Partition:
@@ -124,7 +115,7 @@ class Partition:
         self.is_gone = False
         self.takes_at_once = self._would_take_at_once  # a batch can be appended as it is, now, and counts at once
         self.fetch_waits: dict[FetchWait, None] = {}
-        self.follower_waits: dict[FetchWait, None] = {}  # of followers: they are given what is not committed yet, too
+        self.follower_waits: dict[FollowerWait, None] = {}  # they are given what is not committed yet, too
         self.stable_waits: dict[FetchWait, int] = {}  # of readers of committed records: the last stable offset they saw
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
         self._writable_waits: list[Callable[[], None]] = []
@@ -167,9 +158,13 @@ class Partition:
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch not above this one, where it ends); (-1, -1) if the log cannot tell."""
+        log, leader = self.log, self.leader
         if epoch == self.epoch:
-            return epoch, self.log.end_offset
-        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+            return epoch, log.end_offset
+        latest = log.epochs.latest
+        if leader is not None and latest < epoch < leader.epoch:  # it ended where ours begins, with or without records
+            return (latest if latest >= 0 else epoch), leader.epoch_start_offset
+        return log.epochs.end_offset_for(epoch, log.end_offset)
 
     @property
     def _would_take_at_once(self) -> bool:
@@ -240,6 +235,8 @@ class Partition:
 
     def _is_followed(self, leader: Leader) -> bool:
         """Out of our lease: whether everybody else who could lead follows us still."""
+        for wait in self.follower_waits:
+            wait.say_when()
         since_ms = int(self._clock.monotonic() * 1000) - self._lease.timeout_ms
         return leader.is_followed_since(since_ms)
 
@@ -274,21 +271,24 @@ class Partition:
         if self.is_gone or self.leader is not None or self.leader_id == NO_LEADER or epoch != self.epoch:
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
 
-    async def append_fetched(self, epoch: int, batches: memoryview, high_watermark: int, log_start_offset: int) -> int:
-        """Append what the leader of an epoch sent; where to fetch next, once it counts as being here."""
-
-        def append() -> int:
-            self.require_following(epoch)
-            end_offset = self.log.append_as_follower(batches)
-            self.take_high_watermark(epoch, high_watermark, log_start_offset)
-            return end_offset
-
-        end_offset = append() if not self.is_syncing else await self.in_turn(append)
+    def append_fetched(self, epoch: int, batches: memoryview, high_watermark: int, log_start_offset: int) -> int:
+        """Append what the leader of an epoch sent; the new end. The caller has seen to it that no sync is under way."""
+        assert not self.is_syncing
+        self.require_following(epoch)
+        end_offset = self.log.append_as_follower(batches)
+        self.take_high_watermark(epoch, high_watermark, log_start_offset)
         config = self.log.config
-        if config.flush_mode == "always":
-            await self._until_synced(end_offset)
-        elif end_offset - self.log.recovery_point >= config.flush_messages:
+        if config.flush_mode == "always" or end_offset - self.log.recovery_point >= config.flush_messages:
             self._sync_soon()
+        return end_offset
+
+    async def append_fetched_later(
+        self, epoch: int, batches: memoryview, high_watermark: int, log_start_offset: int
+    ) -> int:
+        """The same when no sync is under way any more; returns once what was appended counts as being here."""
+        end_offset = await self.in_turn(lambda: self.append_fetched(epoch, batches, high_watermark, log_start_offset))
+        if self.log.config.flush_mode == "always":
+            await self._until_synced(end_offset)
         return end_offset
 
     def take_high_watermark(self, epoch: int, high_watermark: int, log_start_offset: int) -> None:
@@ -305,30 +305,8 @@ class Partition:
             for wait in [*self.fetch_waits, *self.stable_waits]:
                 wait.on_change()
 
-    async def cut_back(self, epoch: int, diverging: EpochEnd) -> int:
-        """Drop what the leader of an epoch does not have; the new end of the log."""
-        log = self.log
-
-        def cut() -> None:
-            offset = cut_offset(diverging, self._own_end_of, log.start_offset, log.end_offset)
-            logger.warning("%s: cut back from offset %d to %d, as the leader has it", self.name, log.end_offset, offset)
-            log.truncate_to(offset)
-
-        await self._rework(epoch, cut)
-        return log.end_offset
-
-    def _own_end_of(self, epoch: int) -> EpochEnd:
-        return EpochEnd(*self.log.epochs.end_offset_for(epoch, self.log.end_offset))
-
-    async def begin_at(self, epoch: int, offset: int) -> None:
-        """The leader has nothing of what is here any more: begin anew at an offset."""
-        logger.warning("%s: begun anew at offset %d, where the leader's log starts", self.name, offset)
-        await self._rework(epoch, lambda: self.log.truncate_fully_and_start_at(offset))
-        self._followed_high_watermark = offset
-
-    async def _rework(self, epoch: int, work: Callable[[], None]) -> None:
-        """Change what is stored, beside the loop; nothing is appended meanwhile."""
-
+    async def rework(self, epoch: int, work: Callable[[], None]) -> None:
+        """As the follower in an epoch change what is stored, beside the loop; nothing is appended meanwhile."""
         while self.is_syncing or self._plan is not None:
             await self.sync_is_over()
             await asyncio.sleep(0)  # what is called back when it ends comes first
@@ -344,7 +322,8 @@ class Partition:
             raise ApiError(Error.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             self.is_syncing = self.is_reworking = False
-            self._followed_high_watermark = min(self._followed_high_watermark, self.log.end_offset)
+            log = self.log
+            self._followed_high_watermark = max(min(self._followed_high_watermark, log.end_offset), log.start_offset)
             self._tell_writers()
             if self._is_sync_planned:
                 self._sync_now()
@@ -483,6 +462,8 @@ class Partition:
                 wait.on_bytes(size_bytes)
         if self.stable_waits:
             self._tell_stable_readers(size_bytes, is_stable)
+        for follower in self.follower_waits:
+            follower.on_committed()
 
     def _tell_stable_readers(self, size_bytes: int, is_stable: bool) -> None:
         """Without transactions they wait for bytes as others do. A marker may bring them many at once: tell them."""

@@ -1,0 +1,55 @@
+"""Cutting a follower's log to what its leader has: at the end where the two part, or all of it.
+
+Which offset it is, is decided in `replication/follower.py`; nothing here goes by the high watermark.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.broker.partition import Partition
+from penstock.replication.follower import EpochEnd, Placed, cut_offset
+
+logger = logging.getLogger(__name__)
+
+
+async def cut_back(partition: Partition, epoch: int, diverging: EpochEnd) -> None:
+    """Drop what the leader of an epoch does not have, which is told by where the logs part."""
+    log = partition.log
+
+    def own_end_of(epoch: int) -> EpochEnd:
+        return EpochEnd(*log.epochs.end_offset_for(epoch, log.end_offset))
+
+    def cut() -> None:
+        offset = cut_offset(diverging, own_end_of, log.start_offset, log.end_offset)
+        logger.warning(
+            "%s: cut back from offset %d to %d, as the leader has it", partition.name, log.end_offset, offset
+        )
+        log.truncate_to(offset)
+
+    await partition.rework(epoch, cut)
+
+
+async def place(partition: Partition, epoch: int, placed: Placed) -> None:
+    """Go on where the leader of an epoch has something: with its end, or anew with its start."""
+    log = partition.log
+    if placed.is_fresh or log.start_offset == log.end_offset:
+        logger.warning(
+            "%s: begun anew at offset %d, where the leader's log starts, instead of %d",
+            partition.name,
+            placed.offset,
+            log.end_offset,
+        )
+        await partition.rework(epoch, lambda: log.truncate_fully_and_start_at(placed.offset))
+    elif placed.offset < log.end_offset:
+        logger.warning(
+            "%s: cut back from offset %d to %d, where the leader's log ends",
+            partition.name,
+            log.end_offset,
+            placed.offset,
+        )
+
+        def cut() -> None:
+            log.truncate_to(placed.offset)
+
+        await partition.rework(epoch, cut)
