@@ -16,21 +16,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.base.broker_settings import load_broker_settings
-from penstock.base.world import Address, World
+from penstock.base.world import Address, Disk, World, read_file
+from penstock.base.zookeeper_connect import ZooKeeperConnect
 from penstock.broker.start import RunningBroker, start_broker
 from penstock.testing.sim_client import SimClient
 from penstock.testing.sim_files import Lost, LostPages, Torn
 from penstock.testing.sim_world import Process, ProcessEnded, Simulation
+from penstock.zookeeper.broker_session import open_broker_session
 from penstock.zookeeper.client import Client
 from penstock.zookeeper.errors import CoordinationError
 from penstock.zookeeper.keeper import Keeper
 from penstock.zookeeper.renewal import RenewedClient
-from penstock.zookeeper.session import NO_SESSION, Session
+from penstock.zookeeper.session import LOCK_FILE, SESSION_FILE, Session, decode_session
 from penstock.zookeeper.store import Store
 
 PORT = 9092
 DATA = "/data"
 KEEPER = Address("keeper", 2181)
+ZOOKEEPER = ZooKeeperConnect((KEEPER,), "")
 KEEPER_FOLDER = "/keeper"
 SESSION_TIMEOUT_MS = 4000
 WATCHER_S_MAX = 0.05  # how long a watcher takes to notice
@@ -82,7 +85,7 @@ class SimClusterBroker:
         self.machine = cluster.simulation.machine(f"broker{broker_id}")
         self.process: Process | None = None
         self.running: RunningBroker | None = None
-        self.session = NO_SESSION
+        self.coordination: RenewedClient | None = None
         self.on_power_lost: Callable[[], None] = lambda: None
         self.settings = load_broker_settings(
             {
@@ -124,9 +127,9 @@ class SimClusterBroker:
         assert self._stopping is not None
         world.disk.make_dirs(DATA)
         world.disk.sync_dir("/")
-        timeout_ms = self.cluster.session_timeout_ms
-        coordination = await RenewedClient.open(
-            lambda: Client.connect(world, [KEEPER], timeout_ms=timeout_ms), self._began
+        _lock = world.disk.lock(f"{DATA}/{LOCK_FILE}")
+        self.coordination = coordination = await open_broker_session(
+            world, ZOOKEEPER, DATA, timeout_ms=self.cluster.session_timeout_ms
         )
         try:
             running = await start_broker(world, self.settings, coordination)
@@ -143,8 +146,10 @@ class SimClusterBroker:
         finally:
             await coordination.close()
 
-    def _began(self, session: Session) -> None:
-        self.session = session
+    @property
+    def session_id(self) -> int:
+        """Of the last session that it had."""
+        return 0 if self.coordination is None else self.coordination.session_id
 
     @property
     def is_running(self) -> bool:
@@ -173,19 +178,21 @@ class SimClusterBroker:
         process.kill()
         self.running = None
         if self.cluster.has_watchers:
-            session = self.session
-            self.machine.start("watcher", lambda world: self._watch(world, session))
+            self.machine.start("watcher", self._watch)
 
-    async def _watch(self, world: World, session: Session) -> None:
+    async def _watch(self, world: World) -> None:
+        """What the watcher does when the broker has ended: see `cli/watch.py`."""
         await asyncio.sleep(world.random.random() * WATCHER_S_MAX)
+        session = _session_left(world.disk)
+        if session is None:
+            return
+        timeout_ms = self.cluster.session_timeout_ms
         try:
-            client = await asyncio.wait_for(
-                Client.connect(world, [KEEPER], timeout_ms=self.cluster.session_timeout_ms, session=session),
-                self.cluster.session_timeout_ms / 1000,
-            )
-            await client.close()
+            async with asyncio.timeout(timeout_ms / 1000):
+                client = await Client.connect(world, [KEEPER], timeout_ms=timeout_ms, session=session)
+                await client.close()
         except (CoordinationError, OSError):
-            pass  # it has expired, or will
+            pass  # it has ended, or will
 
     def lose_power(self, lost: Lost = "all", torn: Torn = None, lost_pages: LostPages = None) -> None:
         """The machine goes off; of what was not synced the chosen part is gone."""
@@ -248,6 +255,15 @@ class SimCluster:
         if node is None:
             return None
         for broker in self.brokers:
-            if broker.session.session_id == node.ephemeral_owner:
+            if broker.session_id == node.ephemeral_owner:
                 return broker
+        return None
+
+
+def _session_left(disk: Disk) -> Session | None:
+    """The session that the last broker had; None if there is none, or if a broker has the folder again."""
+    try:
+        disk.lock(f"{DATA}/{LOCK_FILE}").release()
+        return decode_session(read_file(disk, f"{DATA}/{SESSION_FILE}"))
+    except OSError:
         return None

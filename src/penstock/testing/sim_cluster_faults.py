@@ -262,7 +262,7 @@ class ClusterFaults:
         """A broker's session is over although the broker lives."""
         broker = self._pick()
         self.invariants.tell(f"the session of {broker} is ended")
-        self.cluster.keeper.expire(broker.session.session_id)
+        self.cluster.keeper.expire(broker.session_id)
 
     # ── the network ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -122,7 +122,7 @@ class ClusterRun:
             "replica.high.watermark.checkpoint.interval.ms": str(300 + self.chance.randrange(5000)),
             "offsets.topic.num.partitions": "2",
             "transaction.state.log.num.partitions": "2",
-            "segment.index.bytes": "96",
+            "log.index.size.max.bytes": "96",
             "log.index.interval.bytes": "500",
             **self.profile.settings,
         }
@@ -333,4 +333,4 @@ class StoryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = CURRENT_PROCESS.get()
-        self._invariants.tell(f"    [{process.name if process else '-'}] {record.getMessage()}")
+        self._invariants.tell(f"    [{process.name if process else '-'}] {self.format(record)}")
