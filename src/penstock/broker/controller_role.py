@@ -22,6 +22,7 @@ from penstock.base.world import Clock
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.controller.claim import claim_controller
 from penstock.controller.elections import members_changed
+from penstock.controller.membership import PendingDeletion
 from penstock.controller.plan import ClusterState, Plan, fenced_writes
 from penstock.controller.producer_ids import next_block
 from penstock.controller.transitions import RulesOf
@@ -34,7 +35,13 @@ from penstock.zookeeper.errors import (
     NoNodeError,
     StorageFullError,
 )
-from penstock.zookeeper.znodes import ControllerEpoch, ControllerNode, ProducerIds
+from penstock.zookeeper.znodes import (
+    TOPIC_DELETIONS_PATH,
+    ControllerEpoch,
+    ControllerNode,
+    ProducerIds,
+    TopicDeletion,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +183,21 @@ class ControllerRole:
     async def preview(self, decision: Decision[T]) -> T:
         """The decision as it would be made now, without carrying it out."""
         return decision(self._view.state(self._required_epoch_version()))
+
+    async def pending_deletions(self) -> list[PendingDeletion]:
+        """The deleted topics whose replicas are not all removed yet."""
+        pending = []
+        try:
+            names, _ = await self._coordination.children(TOPIC_DELETIONS_PATH)
+            for name in names:
+                try:
+                    data, stat = await self._coordination.get(f"{TOPIC_DELETIONS_PATH}/{name}")
+                except NoNodeError:
+                    continue
+                pending.append(PendingDeletion(TopicDeletion.decode(data), stat.version))
+        except CoordinationError as error:
+            raise ApiError(Error.NOT_CONTROLLER, str(error)) from error
+        return pending
 
     def _required_epoch_version(self) -> int:
         if self._epoch_version is None or not self.is_controller:

@@ -389,12 +389,18 @@ class Partitions:
     def _storage_failed(self, partition: Partition, error: ApiError) -> None:
         """A sync or a write that cannot be undone has failed: its whole log directory goes offline."""
         directory = self._directory_of.get(partition.name)
-        if directory is None:
-            return
-        directory.go_offline(error.message)
-        for other in self:
-            if self._directory_of[other.name] is directory and not other.is_gone:
-                other.go(Error.KAFKA_STORAGE_ERROR)
+        if directory is not None:
+            self.directory_failed(directory, error.message)
+
+    def directory_failed(self, directory: LogDirectory, reason: str) -> None:
+        """Nothing in a log directory is served any more until a restart."""
+        directory.go_offline(reason)
+        gone = [other for other in self if self._directory_of[other.name] is directory and not other.is_gone]
+        for partition in gone:
+            partition.go(Error.KAFKA_STORAGE_ERROR)
+        if gone:
+            for listener in self._on_roles:
+                listener(gone)
 
     async def close(self) -> None:
         """Flush everything and leave the mark of a clean stop."""
