@@ -71,6 +71,8 @@ cdef class SegmentEnd:
 cdef class LogEnd:
     cdef public SegmentEnd _active
     cdef public bint _create_time
+    cdef public int64_t appended_bytes
+    cdef public int64_t appended_records
     cdef public object config
     cdef public int64_t end_offset
     cdef public object epochs

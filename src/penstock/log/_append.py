@@ -280,10 +280,22 @@ class SegmentEnd:
 class LogEnd:
     """The upper half of `PartitionLog`: one more batch."""
 
-    __slots__ = ("_active", "_create_time", "config", "end_offset", "epochs", "producers", "size_bytes")
+    __slots__ = (
+        "_active",
+        "_create_time",
+        "appended_bytes",
+        "appended_records",
+        "config",
+        "end_offset",
+        "epochs",
+        "producers",
+        "size_bytes",
+    )
 
     _active: SegmentEnd
     _create_time: bool
+    appended_bytes: int
+    appended_records: int
     config: LogConfig
     end_offset: int
     epochs: LeaderEpochs
@@ -344,6 +356,8 @@ class LogEnd:
         active.note_batch(last_offset, timestamp, size_bytes, self.config.index_interval_bytes)
         self.end_offset = last_offset + 1
         self.size_bytes += size_bytes
+        self.appended_bytes += size_bytes
+        self.appended_records += self.end_offset - base_offset
         return base_offset
 
     def _active_for(self, size_bytes: int, last_offset: int, timestamp: int, now_ms: int) -> SegmentEnd:

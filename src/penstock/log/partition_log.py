@@ -57,6 +57,7 @@ class PartitionLog(LogEnd):
         "folder",
         "recovery",
         "recovery_point",
+        "replicated_bytes",
         "start_offset",
         "topic_id",
         "topic_partition",
@@ -87,6 +88,8 @@ class PartitionLog(LogEnd):
         self.recovery = loaded.report
         self.start_offset = loaded.start_offset
         self.recovery_point = loaded.recovery_point
+        self.appended_bytes = self.appended_records = 0  # as a leader, since it was opened
+        self.replicated_bytes = 0  # as a follower
         self._set_segments(loaded.segments)
         self.use_config(config)
         self._failure: str | None = None
@@ -192,6 +195,7 @@ class PartitionLog(LogEnd):
             active.note_batch(header.last_offset, header.max_timestamp, len(batch), self.config.index_interval_bytes)
             self.end_offset = header.last_offset + 1
             self.size_bytes += len(batch)
+            self.replicated_bytes += len(batch)
             note_producer(self.producers, active, header, batch)
         return self.end_offset
 
