@@ -50,6 +50,8 @@ from penstock.broker.handlers import (
     k20001_commit_transactions,
     k20002_describe_commits,
     k20003_delete_commits,
+    k20004_await_changes,
+    k20005_leave_cluster,
 )
 from penstock.broker.requests import Dispatcher
 from penstock.wire.messages.k00_produce import API as PRODUCE
@@ -95,6 +97,8 @@ from penstock.wire.messages.k20000_prepare_transactions import API as PREPARE_TR
 from penstock.wire.messages.k20001_commit_transactions import API as COMMIT_TRANSACTIONS
 from penstock.wire.messages.k20002_describe_commits import API as DESCRIBE_COMMITS
 from penstock.wire.messages.k20003_delete_commits import API as DELETE_COMMITS
+from penstock.wire.messages.k20004_await_changes import API as AWAIT_CHANGES
+from penstock.wire.messages.k20005_leave_cluster import API as LEAVE_CLUSTER
 
 _PLAIN = (
     (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
@@ -118,8 +122,6 @@ _ASYNC = (
     (DELETE_GROUPS, k42_delete_groups.handle),
     (OFFSET_DELETE, k47_offset_delete.handle),
     (FIND_COORDINATOR, k10_find_coordinator.handle),
-    (CREATE_TOPICS, k19_create_topics.handle),
-    (DELETE_TOPICS, k20_delete_topics.handle),
     (DELETE_RECORDS, k21_delete_records.handle),
     (INIT_PRODUCER_ID, k22_init_producer_id.handle),
     (ADD_PARTITIONS_TO_TXN, k24_add_partitions_to_txn.handle),
@@ -127,10 +129,7 @@ _ASYNC = (
     (END_TXN, k26_end_txn.handle),
     (WRITE_TXN_MARKERS, k27_write_txn_markers.handle),
     (TXN_OFFSET_COMMIT, k28_txn_offset_commit.handle),
-    (ALTER_CONFIGS, k33_alter_configs.handle),
     (DESCRIBE_LOG_DIRS, k35_describe_log_dirs.handle),
-    (CREATE_PARTITIONS, k37_create_partitions.handle),
-    (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs.handle),
     (DESCRIBE_TRANSACTIONS, k65_describe_transactions.handle),
     (LIST_TRANSACTIONS, k66_list_transactions.handle),
     (CONSUMER_GROUP_HEARTBEAT, k68_consumer_group_heartbeat.handle),
@@ -139,7 +138,16 @@ _ASYNC = (
     (COMMIT_TRANSACTIONS, k20001_commit_transactions.handle),
     (DESCRIBE_COMMITS, k20002_describe_commits.handle),
     (DELETE_COMMITS, k20003_delete_commits.handle),
+    (AWAIT_CHANGES, k20004_await_changes.handle),
+    (LEAVE_CLUSTER, k20005_leave_cluster.handle),
 )
+_BY_CONTROLLER = (
+    (CREATE_TOPICS, k19_create_topics.handle, k19_create_topics.refused),
+    (DELETE_TOPICS, k20_delete_topics.handle, k20_delete_topics.refused),
+    (CREATE_PARTITIONS, k37_create_partitions.handle, k37_create_partitions.refused),
+)
+"""What the controller decides, and how the others refuse it if there is none."""
+_SETTINGS_BY_CONTROLLER = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
 
 
 def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
@@ -147,10 +155,12 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     world, settings = broker.world, broker.settings
     sessions = FetchSessions(settings.integer("max.incremental.fetch.session.cache.slots"), world.random)
     fetch = k01_fetch.Fetch(broker.partitions, sessions, world.clock, world.disk, settings.integer("fetch.max.bytes"))
-    dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker))
+    dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker, dispatcher.counts_of(PRODUCE)))
     dispatcher.serve_hot(FETCH, fetch)
     dispatcher.serve(API_VERSIONS, k18_api_versions.ApiVersions(dispatcher))
     for api, handle in _PLAIN:
         dispatcher.serve(api, partial(handle, broker))
     for api, handle_later in _ASYNC:
         dispatcher.serve_async(api, partial(handle_later, broker))
+    for api, handle_there, refused in _BY_CONTROLLER:
+        dispatcher.serve_async(api, broker.forwarding.handler(api, partial(handle_there, broker), refused))

@@ -19,6 +19,7 @@ from penstock.broker._produce_again import ProduceAgain
 from penstock.broker.broker import Broker
 from penstock.broker.connection import Connection, Response, Slot
 from penstock.broker.partition import Partition
+from penstock.broker.request_counts import ApiCounts
 from penstock.broker.requests import frame_of
 from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.broker.transactional_produce import TransactionalProduce, has_transactional_batch
@@ -57,8 +58,9 @@ _Found = tuple[Partition, ProduceRequestPartition, ProduceResponsePartition]
 class Produce:
     """The handler; one for a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, counts: ApiCounts) -> None:
         self.broker = broker
+        self.counts = counts
         self.partitions = broker.partitions
         self.disk = broker.world.disk
         self.wall_ms = broker.world.clock.wall_ms
@@ -149,7 +151,7 @@ class _Produce:
             try:
                 partition = self._find(topic, data)
             except ApiError as error:
-                _refuse(answer, error)
+                self._refuse(answer, error)
             else:
                 self._begin_append(partition, data, answer)
 
@@ -173,7 +175,7 @@ class _Produce:
         def conformed(done: asyncio.Future[memoryview]) -> None:
             error = None if done.cancelled() else done.exception()
             if isinstance(error, ApiError):
-                _refuse(answer, error)
+                self._refuse(answer, error)
                 self._one_less_to_append()
             elif error is None and not done.cancelled():
                 data.records = done.result()
@@ -206,7 +208,7 @@ class _Produce:
                 raise ApiError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version {ZSTD_SINCE}")
             appended = self._append_batch(partition, records)
         except ApiError as error:
-            _refuse(answer, error)
+            self._refuse(answer, error)
             return
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
@@ -221,7 +223,7 @@ class _Produce:
         self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition
     ) -> None:
         if partition.is_gone:
-            _refuse(answer, ApiError(Error.NOT_LEADER_OR_FOLLOWER))
+            self._refuse(answer, ApiError(Error.NOT_LEADER_OR_FOLLOWER))
         elif partition.is_syncing:
             partition.when_writable(lambda: self._append_later(partition, data, answer))
             return
@@ -243,7 +245,7 @@ class _Produce:
         def committed(error: Error) -> None:
             del self._uncommitted[number]
             if error is not Error.NONE:
-                _refuse(answer, ApiError(error))
+                self._refuse(answer, ApiError(error))
             self._finish_if_done()
 
         while number in self._uncommitted:
@@ -258,7 +260,7 @@ class _Produce:
     def _time_is_over(self) -> None:
         for partition, answer, callback in self._uncommitted.values():
             partition.forget_commit_wait(callback)
-            _refuse(answer, ApiError(Error.REQUEST_TIMED_OUT))
+            self._refuse(answer, ApiError(Error.REQUEST_TIMED_OUT))
         self._uncommitted.clear()
         self._finish_if_done()
 
@@ -269,6 +271,14 @@ class _Produce:
             self._timer.cancel()
         slot, self._slot = self._slot, None
         self._connection.fill(slot, self._response())
+
+    def _refuse(self, answer: ProduceResponsePartition, error: ApiError) -> None:
+        self._handler.counts.refused(error.error)
+        answer.error_code = error.error
+        answer.error_message = error.message
+        answer.base_offset = -1
+        answer.log_append_time_ms = -1
+        answer.log_start_offset = -1
 
     def _response(self) -> Response | None:
         if self._request.acks == 0:
@@ -297,7 +307,7 @@ class _ProduceInTransaction(_Produce):
             found = self._find_all(parts)
         except ApiError as error:
             for _, _, answer in parts:
-                _refuse(answer, error)
+                self._refuse(answer, error)
             return
         if self._transaction.must_ask():
             self._unappended += len(found)
@@ -319,7 +329,7 @@ class _ProduceInTransaction(_Produce):
             try:
                 partition = self._find(topic, data)
             except ApiError as error:
-                _refuse(answer, error)
+                self._refuse(answer, error)
                 continue
             self._transaction.take(partition, memoryview(data.records or b""))
             found.append((partition, data, answer))
@@ -344,7 +354,7 @@ class _ProduceInTransaction(_Produce):
     def _is_refused(self, partition: Partition, answer: ProduceResponsePartition) -> bool:
         error = self._transaction.error_of(partition)
         if error is not None:
-            _refuse(answer, error)
+            self._refuse(answer, error)
         return error is not None
 
     def _append_batch(self, partition: Partition, records: memoryview) -> Appended:
@@ -360,11 +370,3 @@ def _without_transactional_id() -> ApiError:
 
 def _is_zstd(records: memoryview) -> bool:
     return len(records) >= HEADER_SIZE and records[ATTRIBUTES_OFFSET + 1] & COMPRESSION_MASK == Compression.ZSTD
-
-
-def _refuse(answer: ProduceResponsePartition, error: ApiError) -> None:
-    answer.error_code = error.error
-    answer.error_message = error.message
-    answer.base_offset = -1
-    answer.log_append_time_ms = -1
-    answer.log_start_offset = -1
