@@ -36,10 +36,15 @@ from penstock.broker.handlers import (
     k35_describe_log_dirs,
     k37_create_partitions,
     k42_delete_groups,
+    k43_elect_leaders,
     k44_incremental_alter_configs,
+    k45_alter_partition_reassignments,
+    k46_list_partition_reassignments,
     k47_offset_delete,
+    k56_alter_partition,
     k60_describe_cluster,
     k61_describe_producers,
+    k64_unregister_broker,
     k65_describe_transactions,
     k66_list_transactions,
     k68_consumer_group_heartbeat,
@@ -52,6 +57,7 @@ from penstock.broker.handlers import (
     k20003_delete_commits,
     k20004_await_changes,
     k20005_leave_cluster,
+    k20006_replicas_failed,
 )
 from penstock.broker.requests import Dispatcher
 from penstock.wire.messages.k00_produce import API as PRODUCE
@@ -83,10 +89,15 @@ from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
 from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from penstock.wire.messages.k37_create_partitions import API as CREATE_PARTITIONS
 from penstock.wire.messages.k42_delete_groups import API as DELETE_GROUPS
+from penstock.wire.messages.k43_elect_leaders import API as ELECT_LEADERS
 from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
+from penstock.wire.messages.k45_alter_partition_reassignments import API as ALTER_PARTITION_REASSIGNMENTS
+from penstock.wire.messages.k46_list_partition_reassignments import API as LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.messages.k47_offset_delete import API as OFFSET_DELETE
+from penstock.wire.messages.k56_alter_partition import API as ALTER_PARTITION
 from penstock.wire.messages.k60_describe_cluster import API as DESCRIBE_CLUSTER
 from penstock.wire.messages.k61_describe_producers import API as DESCRIBE_PRODUCERS
+from penstock.wire.messages.k64_unregister_broker import API as UNREGISTER_BROKER
 from penstock.wire.messages.k65_describe_transactions import API as DESCRIBE_TRANSACTIONS
 from penstock.wire.messages.k66_list_transactions import API as LIST_TRANSACTIONS
 from penstock.wire.messages.k68_consumer_group_heartbeat import API as CONSUMER_GROUP_HEARTBEAT
@@ -99,6 +110,7 @@ from penstock.wire.messages.k20002_describe_commits import API as DESCRIBE_COMMI
 from penstock.wire.messages.k20003_delete_commits import API as DELETE_COMMITS
 from penstock.wire.messages.k20004_await_changes import API as AWAIT_CHANGES
 from penstock.wire.messages.k20005_leave_cluster import API as LEAVE_CLUSTER
+from penstock.wire.messages.k20006_replicas_failed import API as REPLICAS_FAILED
 
 _PLAIN = (
     (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
@@ -130,6 +142,7 @@ _ASYNC = (
     (WRITE_TXN_MARKERS, k27_write_txn_markers.handle),
     (TXN_OFFSET_COMMIT, k28_txn_offset_commit.handle),
     (DESCRIBE_LOG_DIRS, k35_describe_log_dirs.handle),
+    (ALTER_PARTITION, k56_alter_partition.handle),
     (DESCRIBE_TRANSACTIONS, k65_describe_transactions.handle),
     (LIST_TRANSACTIONS, k66_list_transactions.handle),
     (CONSUMER_GROUP_HEARTBEAT, k68_consumer_group_heartbeat.handle),
@@ -140,11 +153,24 @@ _ASYNC = (
     (DELETE_COMMITS, k20003_delete_commits.handle),
     (AWAIT_CHANGES, k20004_await_changes.handle),
     (LEAVE_CLUSTER, k20005_leave_cluster.handle),
+    (REPLICAS_FAILED, k20006_replicas_failed.handle),
 )
 _BY_CONTROLLER = (
     (CREATE_TOPICS, k19_create_topics.handle, k19_create_topics.refused),
     (DELETE_TOPICS, k20_delete_topics.handle, k20_delete_topics.refused),
     (CREATE_PARTITIONS, k37_create_partitions.handle, k37_create_partitions.refused),
+    (ELECT_LEADERS, k43_elect_leaders.handle, k43_elect_leaders.refused),
+    (
+        ALTER_PARTITION_REASSIGNMENTS,
+        k45_alter_partition_reassignments.handle,
+        k45_alter_partition_reassignments.refused,
+    ),
+    (
+        LIST_PARTITION_REASSIGNMENTS,
+        k46_list_partition_reassignments.handle,
+        k46_list_partition_reassignments.refused,
+    ),
+    (UNREGISTER_BROKER, k64_unregister_broker.handle, k64_unregister_broker.refused),
 )
 """What the controller decides, and how the others refuse it if there is none."""
 _SETTINGS_BY_CONTROLLER = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))

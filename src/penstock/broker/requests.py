@@ -24,7 +24,7 @@ from penstock.broker._exchange import TIMED_ONE_IN, FrameDispatch
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.request_counts import ApiCounts
-from penstock.wire.api_declaration import API_VERSIONS_KEY, FIRST_OWN_KEY, Api
+from penstock.wire.api_declaration import API_VERSIONS_KEY, BETWEEN_BROKERS, FIRST_OWN_KEY, Api
 from penstock.wire.codec import decoder, encoder
 from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
@@ -199,7 +199,7 @@ def api_version_rows(served: list[Api], *, with_own: bool = False) -> list[ApiVe
     return [
         ApiVersionsResponseApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
         for api in served
-        if with_own or api.key < FIRST_OWN_KEY
+        if with_own or (api.key < FIRST_OWN_KEY and api.key not in BETWEEN_BROKERS)
     ]
 
 

@@ -91,6 +91,7 @@ from penstock.wire.messages import (
     k20003_delete_commits,
     k20004_await_changes,
     k20005_leave_cluster,
+    k20006_replicas_failed,
 )
 from penstock.wire.schema import ProtocolError
 from penstock.wire.varint import Malformed, read_varint, skip_tagged_fields
@@ -176,6 +177,7 @@ _OWN_MODULES = (
     k20003_delete_commits,
     k20004_await_changes,
     k20005_leave_cluster,
+    k20006_replicas_failed,
 )
 
 APIS: dict[int, Api] = {module.API.key: module.API for module in _MODULES}

@@ -11,6 +11,7 @@ from penstock.wire.schema import Message, declared_flexible, declared_versions
 
 API_VERSIONS_KEY = 18
 FIRST_OWN_KEY = 20000  # from here on, keys are Penstock's own
+BETWEEN_BROKERS = frozenset({56})  # of Kafka's keys: clients are not told of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,12 @@
+"""AlterPartition (2-3): leaders ask the controller for other in-sync replicas. Between brokers only."""
+
+from __future__ import annotations
+
+from penstock.broker.alter_partition import answer_to
+from penstock.broker.broker import Broker
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+
+async def handle(broker: Broker, request: AlterPartitionRequest, _context: RequestContext) -> AlterPartitionResponse:
+    return await answer_to(broker.role, request)
