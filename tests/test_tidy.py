@@ -27,7 +27,9 @@ TABLE_OF_COMMANDS = "cli/main.py"
 ROOTS = {
     "penstock.cli.__main__",
     "penstock.cli.serve",
+    "penstock.cli.serve_cluster",
     "penstock.cli.serve_keeper",
+    "penstock.cli.watch",
     # decisions of the cluster that the shell does not ask for yet
     "penstock.controller.isr",
     "penstock.controller.leader_balance",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,8 @@ def broker(
     Prints one line when it can serve: penstock ready kafka=host1:9092
     """
     folder = str(data.absolute())
-    values = {"log.dirs": f"{folder}/logs", **given_settings(config, given)}
+    built_in = {"log.dirs": f"{folder}/logs", "broker.host": socket.gethostname()}
+    values = {**built_in, **given_settings(config, given)}
     if node_id is not None:
         values.pop("broker.id", None)
         values["node.id"] = str(node_id)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import os
 import resource
@@ -27,6 +26,7 @@ from penstock.base.settings import Settings
 from penstock.base.world import Lock, World
 from penstock.base.zookeeper_connect import parse_zookeeper_connect
 from penstock.broker.start import StartError, start_broker
+from penstock.cli.child import read_order
 from penstock.zookeeper.broker_session import open_broker_session
 from penstock.zookeeper.coordination import Coordination
 from penstock.zookeeper.errors import CoordinationError
@@ -45,8 +45,9 @@ CLOSE_S_MAX = 2.0
 
 def main() -> int:
     """Serve until Ctrl-C or SIGTERM, or until the broker cannot go on; returns the exit code."""
-    with os.fdopen(int(sys.argv[1]), "rb") as file:
-        order = json.load(file)
+    order_fd = int(sys.argv[1])
+    order = read_order(order_fd)
+    os.close(order_fd)
     watcher_fd = int(sys.argv[2]) if len(sys.argv) > 2 else None
     prefix = f"{order['name']}: " if "name" in order else ""
     logging.basicConfig(
@@ -113,12 +114,9 @@ class End:
         self.wanted = asyncio.Event()
         self._is_watched = watcher_fd is not None
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._asked)
-        if watcher_fd is None:
-            loop.add_signal_handler(signal.SIGINT, self._asked)
-        else:  # what a terminal sends to both of us is for the watcher to decide
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._asked)
+        if watcher_fd is not None:
             loop.add_reader(watcher_fd, self._orphaned, watcher_fd)
 
     def _asked(self) -> None:

@@ -16,10 +16,15 @@ from typing import Any, NoReturn
 
 def become(program: str, order: Mapping[str, Any]) -> NoReturn:
     """Replace this process by one that runs a module with an order."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (it must outlive this program)
-    file.write(json.dumps(order).encode())
-    file.seek(0)
-    os.set_inheritable(file.fileno(), True)
+    order_fd = write_order(order)
+    os.set_inheritable(order_fd, True)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", program, str(file.fileno())])
+    os.execv(sys.executable, [sys.executable, "-m", program, str(order_fd)])
+
+
+def write_order(order: Mapping[str, Any]) -> int:
+    """The descriptor of a file without a name that holds the order; `child.read_order` reads it."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(json.dumps(order).encode())
+        return os.dup(file.fileno())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from penstock.cli.given_settings import (
     checked_settings,
     given_settings,
 )
+from penstock.cli.output import note
 from penstock.cli.server_process import become
 
 #: How many replicas what matters has, while there are so many brokers.
@@ -51,18 +53,24 @@ def up(
     values = {**defaults(brokers), **given_settings(config, given)}
     if values.get("zookeeper.connect"):
         raise usage("'penstock up' has a keeper of its own: leave zookeeper.connect out, or run 'penstock broker'")
+    _tell_of_others(folder, brokers)
     if brokers == 1:
         values = {**place(folder, host, port, 0), **values}
         checked_settings(values)
         become("penstock.cli.serve", {"values": values, "data": folder, "verbose": verbose})
     chosen = [name for name in CHOSEN_PER_BROKER if name in values]
     if chosen:
-        raise usage(f"with several brokers 'penstock up' chooses {', '.join(chosen)}: leave it out")
-    places = [place(folder, host, port and port + broker_id, broker_id) for broker_id in range(brokers)]
-    for each in places:
-        checked_settings({**values, **each})
-    order = {"values": values, "places": places, "data": folder, "verbose": verbose}
-    become("penstock.cli.serve_cluster", order)
+        raise usage(f"with several brokers 'penstock up' chooses {' and '.join(chosen)}: leave it out")
+    places = [
+        {
+            "id": broker_id,
+            "data": broker_folder(folder, broker_id),
+            "values": place(folder, host, port and port + broker_id, broker_id),
+        }
+        for broker_id in range(brokers)
+    ]
+    checked_settings({**values, **place(folder, host, port, 0)})
+    become("penstock.cli.serve_cluster", {"values": values, "places": places, "data": folder, "verbose": verbose})
 
 
 def defaults(brokers: int) -> dict[str, str]:
@@ -98,3 +106,12 @@ def place(folder: str, host: str, port: int, broker_id: int) -> dict[str, str]:
 def broker_folder(folder: str, broker_id: int) -> str:
     """The first broker has the folder itself, so that one broker can become several, and several one."""
     return folder if broker_id == 0 else f"{folder}/broker-{broker_id}"
+
+
+def _tell_of_others(folder: str, brokers: int) -> None:
+    """Data of brokers that are not started this time may be missed."""
+    matches = (re.fullmatch(r"broker-([0-9]+)", path.name) for path in Path(folder).glob("broker-*"))
+    others = sorted(broker_id for match in matches if match and (broker_id := int(match[1])) >= brokers)
+    if others:
+        listed = ", ".join(str(broker_id) for broker_id in others)
+        note(f"penstock: {folder} also has the data of broker {listed}, which is not started; see --brokers")
