@@ -103,21 +103,37 @@ def dynamic_problems(settings: Settings, source: Source, values: Mapping[str, st
     """Everything wrong with `values` as the new dynamic values of one broker or of all (`source` says which)."""
     assert source in (Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER)
     judgement = judge(BROKER_SETTINGS, values, IGNORED_SETTINGS, REFUSED_SETTINGS)
-    problems = [*judgement.problems]
-    for name in judgement.kept:
+    problems = [*judgement.problems, *_not_dynamic(source, judgement.kept)]
+    return problems or cross_problems(settings.with_layers((source, judgement.kept)))
+
+
+def _not_dynamic(source: Source, names: Iterable[str]) -> list[str]:
+    problems = []
+    for name in names:
         dynamic = BROKER_SETTINGS[name].dynamic
         prefixed = name.startswith("listener.name.")
         if dynamic is Dynamic.READ_ONLY:
             problems.append(f"{name} cannot be changed while the broker runs; set it in the file and restart")
         elif source is Source.DYNAMIC_DEFAULT_BROKER and (dynamic is Dynamic.PER_BROKER or prefixed):
             problems.append(f"{name} can only be changed for one broker at a time")
-    return problems or cross_problems(settings.with_layers((source, judgement.kept)))
+    return problems
 
 
 def altered_dynamic(settings: Settings, source: Source, changes: Iterable[Change]) -> dict[str, str]:
     """The dynamic values of one layer after the changes; SettingsError with all problems."""
     changed = apply_changes(BROKER_SETTINGS, settings.given(source), changes, settings, IGNORED_SETTINGS)
     problems = dynamic_problems(settings, source, changed)
+    if problems:
+        raise SettingsError(problems)
+    return changed
+
+
+def altered_elsewhere(settings: Settings, stored: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """The same for the stored values of another broker, whose static ones are not known here: each value is judged
+    alone, and what does not go together with the static ones it leaves out itself."""
+    changed = apply_changes(BROKER_SETTINGS, stored, changes, settings, IGNORED_SETTINGS)
+    judgement = judge(BROKER_SETTINGS, changed, IGNORED_SETTINGS, REFUSED_SETTINGS)
+    problems = [*judgement.problems, *_not_dynamic(Source.DYNAMIC_BROKER, judgement.kept)]
     if problems:
         raise SettingsError(problems)
     return changed

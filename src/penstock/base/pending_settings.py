@@ -26,7 +26,6 @@ PENDING_SETTINGS = MappingProxyType(
         "replica.socket.": _CLUSTER,
         "replica.selector.class": _CLUSTER,
         "replica.alter.log.dirs.": _CLUSTER,
-        "controller.socket.timeout.ms": _CLUSTER,
         "replication.quota.": _CLUSTER,
         "leader.replication.": _CLUSTER,
         "follower.replication.": _CLUSTER,

@@ -59,6 +59,7 @@ from penstock.broker.handlers import (
     k20005_leave_cluster,
     k20006_replicas_failed,
 )
+from penstock.broker.handlers.config_resources import judged_first
 from penstock.broker.requests import Dispatcher
 from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k01_fetch import API as FETCH
@@ -173,7 +174,7 @@ _BY_CONTROLLER = (
     (UNREGISTER_BROKER, k64_unregister_broker.handle, k64_unregister_broker.refused),
 )
 """What the controller decides, and how the others refuse it if there is none."""
-_SETTINGS_BY_CONTROLLER = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
+_SETTINGS = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
 
 
 def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
@@ -190,3 +191,6 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
         dispatcher.serve_async(api, partial(handle_later, broker))
     for api, handle_there, refused in _BY_CONTROLLER:
         dispatcher.serve_async(api, broker.forwarding.handler(api, partial(handle_there, broker), refused))
+    for api, module in _SETTINGS:
+        forwarded = broker.forwarding.handler(api, partial(module.handle, broker), module.refused)
+        dispatcher.serve_async(api, judged_first(broker, module.changes_of, module.refusal, forwarded))

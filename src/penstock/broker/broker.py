@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.base.broker_settings import altered_dynamic, with_dynamic
+from penstock.base.broker_settings import altered_dynamic, altered_elsewhere, with_dynamic
 from penstock.base.errors import ApiError, Error
 from penstock.base.setting_changes import Change
 from penstock.base.settings import Settings, SettingsError, Source
@@ -14,9 +14,12 @@ from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.forwarding import Forwarding
 from penstock.broker.markers import Markers
 from penstock.broker.membership import Membership
 from penstock.broker.partitions import Partitions
+from penstock.broker.peers import Peers
+from penstock.broker.spreading import Spreading
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics, topic_rules
 from penstock.controller.configs import set_configs
@@ -46,7 +49,10 @@ class Broker:
     settings: Settings
     view: ClusterView
     membership: Membership
+    peers: Peers
     role: ControllerRole
+    forwarding: Forwarding
+    spreading: Spreading
     topics: Topics
     partitions: Partitions
     producer_ids: ProducerIdAllocator
@@ -78,15 +84,30 @@ class Broker:
             self.view.config_values("brokers", DEFAULT_ENTITY),
         )
 
-    async def alter_settings(self, entity: str, changes: list[Change], *, is_trial: bool = False) -> None:
-        """Change dynamic values of this broker, or (entity "<default>") of all brokers."""
-        source = Source.DYNAMIC_DEFAULT_BROKER if entity == DEFAULT_ENTITY else Source.DYNAMIC_BROKER
+    def dynamic_values(self, entity: str) -> Mapping[str, str]:
+        """The dynamic values of a broker, or (entity "<default>") of all brokers."""
+        if entity == DEFAULT_ENTITY:
+            return self.settings.given(Source.DYNAMIC_DEFAULT_BROKER)
+        if entity == str(self.node_id):
+            return self.settings.given(Source.DYNAMIC_BROKER)
+        return self.view.config_values("brokers", entity)
+
+    def altered_values(self, entity: str, changes: Sequence[Change]) -> dict[str, str]:
+        """Those values after changes; ApiError with everything that is wrong with them."""
+        try:
+            if entity == DEFAULT_ENTITY:
+                return altered_dynamic(self.settings, Source.DYNAMIC_DEFAULT_BROKER, changes)
+            if entity == str(self.node_id):
+                return altered_dynamic(self.settings, Source.DYNAMIC_BROKER, changes)
+            return altered_elsewhere(self.settings, self.dynamic_values(entity), changes)
+        except SettingsError as error:
+            raise ApiError(Error.INVALID_REQUEST, str(error)) from error
+
+    async def alter_settings(self, entity: str, changes: Sequence[Change], *, is_trial: bool = False) -> None:
+        """Change dynamic values of a broker, or (entity "<default>") of all brokers."""
 
         def decide(state: ClusterState) -> list[Plan]:
-            try:
-                values = altered_dynamic(self.settings, source, changes)
-            except SettingsError as error:
-                raise ApiError(Error.INVALID_REQUEST, str(error)) from error
+            values = self.altered_values(entity, changes)
             written = set_configs("brokers", entity, values, self.view.config_version("brokers", entity))
             return [*self._min_isr_plans(state, entity, values), written]
 

@@ -29,6 +29,7 @@ from penstock.wire.schema import Message
 LINKS_MAX = 8
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 1.0
+DOUBLINGS_MAX = 10
 API_VERSIONS_VERSION = 3  # not the highest: one that every release understands, and that names our software
 CLIENT_ID_PREFIX = "penstock-peer-"
 
@@ -45,9 +46,10 @@ class Registration(NamedTuple):
 
 
 class LinkLimits(NamedTuple):
-    """How long a connection may take to be made, and how large an answer may be."""
+    """How long a connection may take to be made (twice as long after every failure), how large an answer may be."""
 
     connect_s: float = 10.0
+    connect_s_max: float = 30.0
     answer_bytes: int = 1 << 30
 
 
@@ -156,7 +158,7 @@ class Peer:
         self._links: list[PeerLink] = []
         self._opening = asyncio.Lock()
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._backoff_s = 0.0
+        self._failures = 0
         self._not_before_s = 0.0
 
     async def link(self) -> PeerLink:
@@ -185,16 +187,17 @@ class Peer:
         if delay_s > 0:
             await asyncio.wait((self._over,), timeout=delay_s)
         self._check_life()
+        growth = 1 << min(self._failures, DOUBLINGS_MAX)
         try:
-            async with asyncio.timeout(self._limits.connect_s):
+            async with asyncio.timeout(min(self._limits.connect_s * growth, self._limits.connect_s_max)):
                 link = await self._connect()
         except BaseException as error:
-            self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_S_MIN), BACKOFF_S_MAX)
-            self._not_before_s = self._world.clock.monotonic() + self._backoff_s
+            self._failures += 1
+            self._not_before_s = self._world.clock.monotonic() + min(BACKOFF_S_MIN * growth, BACKOFF_S_MAX)
             if isinstance(error, TimeoutError):
                 raise self._failed(f"no connection to {self.registration.address} in time") from None
             raise
-        self._backoff_s = 0.0
+        self._failures = 0
         return link
 
     async def _connect(self) -> PeerLink:

@@ -24,6 +24,7 @@ from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.connection import Intake
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
+from penstock.broker.forwarding import Forwarding
 from penstock.broker.group_shards import group_shards, tell_groups
 from penstock.broker.lease import Lease
 from penstock.broker.maintenance import Maintenance
@@ -32,8 +33,10 @@ from penstock.broker.membership import IdTakenError, Membership
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
 from penstock.broker.peer_log import PeerLog
+from penstock.broker.peers import LinkLimits, Peers
 from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
+from penstock.broker.spreading import Spreading
 from penstock.broker.topics import Topics
 from penstock.broker.transaction_shards import transaction_shards
 from penstock.log.meta_properties import LogDirectoryError
@@ -105,16 +108,30 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
         partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
-    markers = Markers(world, view, partitions, lambda: broker.groups)
+    peers = Peers(world, view, node_id, parse_listeners(settings, "").inter_broker_name, _link_limits(settings))
+    forwarding = Forwarding(
+        node_id, world.clock, role, view, peers, settings.integer("controller.socket.timeout.ms") / 1000
+    )
+    spreading = Spreading(node_id, view, peers)
+    markers = Markers(world, node_id, view, partitions, lambda: broker.groups, peers)
     broker = Broker(
         node_id=node_id,
         world=world,
         settings=settings,
         view=view,
         membership=Membership(node_id, world, coordination, view, lease),
+        peers=peers,
         role=role,
+        forwarding=forwarding,
+        spreading=spreading,
         topics=Topics(
-            role, view, lambda: broker.settings, world.random, lambda: finish_deletions(broker, coordination)
+            role,
+            view,
+            lambda: broker.settings,
+            world.random,
+            lambda: finish_deletions(broker, coordination),
+            forwarding,
+            spreading,
         ),
         partitions=partitions,
         producer_ids=ProducerIdAllocator(node_id, coordination),
@@ -196,6 +213,7 @@ async def _stop_following(broker: Broker) -> None:
     await broker.role.stop()
     await broker.membership.stop()
     await broker.view.stop()
+    await broker.peers.close()
 
 
 async def _make_first_znodes(world: World, coordination: Coordination) -> None:
@@ -250,6 +268,13 @@ def _intake(settings: Settings) -> Intake:
     budget = settings.integer("queued.max.request.bytes")
     return Intake(
         budget_bytes=budget if budget > 0 else 1 << 62, frame_bytes_max=settings.integer("socket.request.max.bytes")
+    )
+
+
+def _link_limits(settings: Settings) -> LinkLimits:
+    return LinkLimits(
+        connect_s=settings.integer("socket.connection.setup.timeout.ms") / 1000,
+        connect_s_max=settings.integer("socket.connection.setup.timeout.max.ms") / 1000,
     )
 
 

@@ -1,8 +1,12 @@
-"""Topics as admin requests see them: create, delete, let grow, set their settings, through the controller."""
+"""Topics as admin requests see them: create, delete, let grow, set their settings, where the controller is.
+
+What clients ask for by using it is created from any broker: the others ask the controller for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
@@ -12,15 +16,26 @@ from penstock.base.topic_settings import TopicSettings, altered_overrides, topic
 from penstock.base.world import Random
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole
+from penstock.broker.forwarding import Forwarding
+from penstock.broker.spreading import Spreading
 from penstock.controller.configs import set_configs
 from penstock.controller.elections import min_isr_changed
 from penstock.controller.plan import ClusterState, Plan
 from penstock.controller.topics import NewTopic, TopicDefaults, create_partitions, create_topics, delete_topic
 from penstock.controller.transitions import TopicRules
+from penstock.wire.messages.k19_create_topics import API as CREATE_TOPICS
+from penstock.wire.messages.k19_create_topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestConfig,
+    CreateTopicsRequestTopic,
+    CreateTopicsResponse,
+    CreateTopicsResponseTopic,
+)
 from penstock.zookeeper.topic_znodes import Topic
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+ON_DEMAND_S_MAX = 10.0
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
@@ -39,7 +54,11 @@ class Topics:
         settings: Callable[[], Settings],
         random: Random,
         after_deletion: Callable[[], Awaitable[None]],
+        forwarding: Forwarding,
+        spreading: Spreading,
     ) -> None:
+        self._forwarding = forwarding
+        self._spreading = spreading
         self._after_deletion = after_deletion
         self._role = role
         self._view = view
@@ -72,14 +91,35 @@ class Topics:
     async def create_on_demand(self, names: Sequence[str]) -> None:
         """Create what clients asked for by using it; what cannot be created stays unknown."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._view.topics]
-        await self.create([self._new_topic(name) for name in wanted])
+        if wanted:
+            with suppress(ApiError):
+                await self._create_somewhere([self._new_topic(name) for name in wanted])
 
     async def create_internal(self, name: str) -> None:
         """See to it that one of the cluster's own topics is there."""
+        if name in self._view.topics:
+            return
+        (answer,) = (await self._create_somewhere([self._new_topic(name)])).topics
+        if answer.error_code == Error.INVALID_REPLICATION_FACTOR:  # the other brokers may come
+            raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, answer.error_message)
+        if answer.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
+            raise ApiError(Error(answer.error_code), answer.error_message)
         if name not in self._view.topics:
-            outcome = (await self.create([self._new_topic(name)]))[0]
-            if isinstance(outcome, ApiError) and outcome.error is not Error.TOPIC_ALREADY_EXISTS:
-                raise outcome
+            raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, f"{name} is not known here yet")
+
+    async def _create_somewhere(self, new: Sequence[NewTopic]) -> CreateTopicsResponse:
+        """Create topics here, if this broker is the controller, or by asking the controller."""
+
+        async def here() -> CreateTopicsResponse:
+            outcomes = await self.create(new)
+            await self._spreading.to_replicas([each for each in outcomes if not isinstance(each, ApiError)])
+            return CreateTopicsResponse(topics=[_answer(*pair) for pair in zip(new, outcomes, strict=True)])
+
+        request = CreateTopicsRequest(topics=[_request(topic) for topic in new], timeout_ms=int(ON_DEMAND_S_MAX * 1000))
+        answer: CreateTopicsResponse = await self._forwarding.decided(
+            CREATE_TOPICS, request, here, timeout_s=ON_DEMAND_S_MAX
+        )
+        return answer
 
     def _new_topic(self, name: str) -> NewTopic:
         settings = self._settings()
@@ -170,6 +210,21 @@ class Topics:
             raw = self._random.randbytes(16)
             if raw[0] >> 2 != 62 and int.from_bytes(raw, "big") > 1:
                 return UUID(bytes=raw, version=4)
+
+
+def _request(new: NewTopic) -> CreateTopicsRequestTopic:
+    return CreateTopicsRequestTopic(
+        name=new.name,
+        num_partitions=new.partition_count,
+        replication_factor=new.replication_factor,
+        configs=[CreateTopicsRequestConfig(name=name, value=value) for name, value in new.configs.items()],
+    )
+
+
+def _answer(new: NewTopic, outcome: Topic | ApiError) -> CreateTopicsResponseTopic:
+    if isinstance(outcome, ApiError):
+        return CreateTopicsResponseTopic(name=new.name, error_code=outcome.error, error_message=outcome.message)
+    return CreateTopicsResponseTopic(name=new.name, topic_id=outcome.topic_id, error_message=None)
 
 
 def _attempt(planning: Callable[[], Plan]) -> Plan | ApiError:

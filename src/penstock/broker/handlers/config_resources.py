@@ -1,17 +1,23 @@
-"""What the config APIs have in common: which resources have settings, and how they are named.
+"""What the config APIs have in common: which resources have settings, how they are named, and who judges them.
 
 Topics are type 2 and brokers type 4; a broker is named by its id, and the empty name stands for all brokers.
+
+The controller writes all settings. Those of a broker must go together with what is in its own file, which nobody else
+knows: so the broker that is named judges them before they are handed on. Clients send them to it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, Protocol
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import topic_name_problem
+from penstock.base.setting_changes import Change
 from penstock.broker.broker import Broker
+from penstock.broker.requests import AsyncHandler, RequestContext
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
 TOPIC = 2
@@ -23,6 +29,10 @@ class Resource(Protocol):
 
     resource_type: int
     resource_name: str
+
+
+#: A resource's row of an answer, with an error.
+Refusal = Callable[[Any, ApiError], Any]
 
 
 def repeated(resources: Sequence[Resource]) -> set[tuple[int, str]]:
@@ -60,6 +70,56 @@ def broker_entity(broker: Broker, name: str) -> str:
     if int(name) != broker.node_id:
         raise ApiError(Error.INVALID_REQUEST, f"this is broker {broker.node_id}; ask broker {name} itself")
     return str(int(name))
+
+
+def altered_entity(broker: Broker, name: str) -> str:
+    """The broker, or all of them, whose settings a request alters; ApiError if the cluster has no such broker."""
+    if not name or not name.isdecimal() or int(name) == broker.node_id:
+        return broker_entity(broker, name)
+    view = broker.view
+    if int(name) not in (*view.brokers, *view.admitted.epochs, *view.admitted.away):
+        raise ApiError(Error.INVALID_REQUEST, f"there is no broker {name}")
+    return str(int(name))
+
+
+async def spread_settings(broker: Broker, resources: Iterable[Resource]) -> None:
+    """Wait until the settings of these are known where they matter."""
+    matter: set[int] = set()
+    for resource in resources:
+        topic = broker.view.topics.get(resource.resource_name) if resource.resource_type == TOPIC else None
+        if topic is not None:
+            matter.update(chain.from_iterable(state.replicas for state in topic.partitions))
+        elif resource.resource_type == BROKER:
+            matter.update([int(resource.resource_name)] if resource.resource_name else broker.view.brokers)
+    await broker.spreading.to_brokers(matter)
+
+
+def judged_first(
+    broker: Broker, changes_of: Callable[[Broker, Any], Sequence[Change]], refusal: Refusal, serve: AsyncHandler
+) -> AsyncHandler:
+    """Serve a request to alter settings, in which this broker's own are judged before the rest is handed on."""
+
+    def problem(resource: Resource) -> ApiError | None:
+        if resource.resource_type == BROKER and resource.resource_name == str(broker.node_id):
+            try:
+                broker.altered_values(resource.resource_name, changes_of(broker, resource))
+            except ApiError as error:
+                return error
+        return None
+
+    async def serve_judged(request: Any, context: RequestContext) -> Any:
+        asked = request.resources
+        problems = [problem(resource) for resource in asked]
+        request.resources = [resource for resource, wrong in zip(asked, problems, strict=True) if wrong is None]
+        answer = await serve(request, context)
+        rows = iter(answer.responses)
+        answer.responses = [
+            next(rows) if wrong is None else refusal(resource, wrong)
+            for resource, wrong in zip(asked, problems, strict=True)
+        ]
+        return answer
+
+    return serve_judged
 
 
 def unsupported_type(resource_type: int) -> ApiError:

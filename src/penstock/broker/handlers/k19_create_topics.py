@@ -9,6 +9,7 @@ from penstock.base.settings import Source
 from penstock.base.topic_settings import TOPIC_SETTINGS, TopicSettings
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.controller.topics import NewTopic
 from penstock.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
@@ -38,7 +39,15 @@ async def handle(broker: Broker, request: CreateTopicsRequest, context: RequestC
             answers[new.name] = _refusal(new.name, outcome)
         else:
             answers[new.name] = _created(broker, new, outcome, has_details=context.version >= DETAILS_SINCE)
+    if not request.validate_only:
+        created = [outcome for outcome in outcomes if not isinstance(outcome, ApiError)]
+        await broker.spreading.to_replicas(created, request.timeout_ms / 1000)
     return CreateTopicsResponse(topics=[answers[name] for name in counts])
+
+
+def refused(request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[_refusal(name, error) for name in names])
 
 
 def _new_topic(topic: CreateTopicsRequestTopic, *, is_repeated: bool) -> NewTopic:
@@ -55,6 +64,7 @@ def _new_topic(topic: CreateTopicsRequestTopic, *, is_repeated: bool) -> NewTopi
         topic.replication_factor,
         [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
         configs,
+        internal=topic.name in INTERNAL_TOPICS,
     )
 
 

@@ -13,22 +13,18 @@ from penstock.wire.messages.k20_delete_topics import (
     DeleteTopicsResponseTopic,
 )
 
-BY_ID_SINCE = 6
 ERROR_FOR_DISABLED_SINCE = 3
 
 
 async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    asked = request.topics
-    if context.version < BY_ID_SINCE:
-        asked = [DeleteTopicsRequestTopic(name=name) for name in request.topic_names]
-    refused: list[DeleteTopicsResponseTopic] = []
+    unknown: list[DeleteTopicsResponseTopic] = []
     wanted: dict[str, DeleteTopicsResponseTopic] = {}
-    for topic in asked:
+    for topic in _asked(request):
         answer = DeleteTopicsResponseTopic(name=topic.name, topic_id=topic.topic_id)
         try:
             name = _name_of(broker, topic, context.version)
         except ApiError as error:
-            refused.append(_refuse(answer, error))
+            unknown.append(_refuse(answer, error))
             continue
         if name in wanted:
             answer.name = name
@@ -42,7 +38,19 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestC
         else:
             answer.name = name
             answer.topic_id = outcome.topic_id
-    return DeleteTopicsResponse(responses=[*refused, *wanted.values()])
+    deleted = [outcome for outcome in outcomes if not isinstance(outcome, ApiError)]
+    await broker.spreading.to_replicas(deleted, request.timeout_ms / 1000)
+    return DeleteTopicsResponse(responses=[*unknown, *wanted.values()])
+
+
+def refused(request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
+    answers = [DeleteTopicsResponseTopic(name=topic.name, topic_id=topic.topic_id) for topic in _asked(request)]
+    return DeleteTopicsResponse(responses=[_refuse(answer, error) for answer in answers])
+
+
+def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicsRequestTopic]:
+    """Those of either field: each version has one of them."""
+    return [*request.topics, *(DeleteTopicsRequestTopic(name=name) for name in request.topic_names)]
 
 
 def _name_of(broker: Broker, topic: DeleteTopicsRequestTopic, version: int) -> str:

@@ -1,0 +1,21 @@
+"""AwaitChanges (20004, Penstock's own, between brokers): answered when this broker has acted on what was written."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.base.errors import Error
+from penstock.broker.broker import Broker
+from penstock.broker.requests import RequestContext
+from penstock.wire.messages.k20004_await_changes import AwaitChangesRequest, AwaitChangesResponse
+
+WAIT_S_MAX = 30.0
+
+
+async def handle(broker: Broker, request: AwaitChangesRequest, _context: RequestContext) -> AwaitChangesResponse:
+    try:
+        async with asyncio.timeout(min(max(request.timeout_ms / 1000, 0.0), WAIT_S_MAX)):
+            await broker.view.reached(request.changes_version)
+    except TimeoutError:
+        return AwaitChangesResponse(error_code=Error.REQUEST_TIMED_OUT)
+    return AwaitChangesResponse()
