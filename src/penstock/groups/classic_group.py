@@ -173,6 +173,10 @@ class ClassicGroup(Group):
         return self.state is ClassicState.EMPTY
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_simple(self) -> bool:
         """It never had members: somebody stored offsets under its name."""
         return self.is_empty and self.protocol_type is None and not self.pending_members

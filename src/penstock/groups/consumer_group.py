@@ -213,6 +213,10 @@ class ConsumerGroup(Group):
     def is_empty(self) -> bool:
         return not self.members
 
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.name_counts or any(topic in topics for topics in self.patterns.values())
 

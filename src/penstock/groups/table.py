@@ -77,6 +77,10 @@ class Group(ABC):
     def is_empty(self) -> bool:
         """No members."""
 
+    @property
+    @abstractmethod
+    def member_count(self) -> int: ...
+
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic, or may."""
