@@ -91,8 +91,8 @@ async def _serve(settings: Settings, data: str, watcher_fd: int | None) -> bool:
         try:
             _quiet_collector()
             addresses = ",".join(str(address) for address in broker.addresses)
+            logger.info("serving as process %d", os.getpid())
             print(f"penstock ready kafka={addresses}", flush=True)
-            logger.info("broker %d serves as process %d", settings.integer("node.id"), os.getpid())
             wanted = asyncio.ensure_future(end.wanted.wait())
             failed = asyncio.ensure_future(broker.failed())
             await asyncio.wait((wanted, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -114,8 +114,9 @@ class End:
         self.wanted = asyncio.Event()
         self._is_watched = watcher_fd is not None
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._asked)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._asked)
         if watcher_fd is not None:
             loop.add_reader(watcher_fd, self._orphaned, watcher_fd)
 

@@ -61,8 +61,7 @@ async def _serve(order: Mapping[str, Any]) -> int:
         try:
             await _until_the_end(end)
         finally:
-            for broker in reversed(end.brokers):
-                await broker.stop(FAILED_STOP_S_MAX if end.has_failed else STOP_S_MAX)
+            await _stop(end)
     return 1 if end.has_failed else 0
 
 
@@ -140,6 +139,16 @@ async def _until_the_end(end: End) -> None:
     if not end.wanted.is_set():
         missing = next(broker for broker in end.brokers if broker.running.done())
         raise StartError(f"broker {missing.broker_id} did not start, so nothing does")
+
+
+async def _stop(end: End) -> None:
+    """One after the other, so that each can hand over what it leads; without a keeper there is nothing to hand over."""
+    for broker in end.brokers:
+        broker.stay_down()
+    if end.has_failed:
+        await asyncio.gather(*(broker.stop(FAILED_STOP_S_MAX) for broker in end.brokers))
+    for broker in reversed(end.brokers):
+        await broker.stop(STOP_S_MAX)
 
 
 def _announce(places: list[dict[str, str]]) -> None:

@@ -18,6 +18,7 @@ from penstock.zookeeper.session import LOCK_FILE, SESSION_FILE, Session, decode_
 
 Server = tuple[str, int]
 
+ASKED_TRIES_S = 2.0  # how long it is tried where somebody waits for us to end
 TRY_S_MAX = 1.0
 PAUSE_S = 0.05
 FRAME_BYTES_MAX = 1 << 16

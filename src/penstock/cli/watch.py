@@ -15,10 +15,7 @@ import sys
 from collections.abc import Iterable
 
 from penstock.cli.child import exit_code, read_order, start_broker_process
-from penstock.cli.session_end import end_session_of
-
-#: How long the end of a session is tried where somebody waits for the process to end.
-ASKED_TRIES_S = 2.0
+from penstock.cli.session_end import ASKED_TRIES_S, end_session_of
 
 
 def main() -> int:

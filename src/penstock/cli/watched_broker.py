@@ -13,11 +13,12 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from penstock.cli.child import exit_code, start_broker_process
 from penstock.cli.server_process import write_order
-from penstock.cli.session_end import Server, end_session_of
+from penstock.cli.session_end import ASKED_TRIES_S, Server, end_session_of
 
 logger = logging.getLogger("penstock")
 
@@ -51,6 +52,10 @@ class WatchedBroker:
         self._stopping = asyncio.Event()
         self.running = asyncio.ensure_future(self._run())
 
+    def stay_down(self) -> None:
+        """Not to be started again when it ends."""
+        self._stopping.set()
+
     async def stop(self, patience_s: float) -> None:
         """Ask it to stop, wait, and end it if it takes too long."""
         self._send(signal.SIGTERM)
@@ -64,9 +69,10 @@ class WatchedBroker:
         self._send(signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:
-        self._stopping.set()
+        self.stay_down()
         if self._process_id is not None:
-            os.kill(self._process_id, number)
+            with suppress(ProcessLookupError):
+                os.kill(self._process_id, number)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -96,12 +102,10 @@ class WatchedBroker:
             self._process_id = None
             output.close()
             os.close(our_end)
+        timeout_ms = self._session_timeout_ms
+        tries_s = ASKED_TRIES_S if self._stopping.is_set() else timeout_ms / 1000
         await asyncio.to_thread(
-            end_session_of,
-            self._order["data"],
-            self._servers,
-            timeout_ms=self._session_timeout_ms,
-            tries_s=self._session_timeout_ms / 1000,
+            end_session_of, self._order["data"], self._servers, timeout_ms=timeout_ms, tries_s=tries_s
         )
         return code
 
