@@ -32,6 +32,7 @@ from penstock.testing.sim_client import SimClient
 from penstock.testing.sim_committed import read_committed
 from penstock.testing.sim_faults import BrokerFaults
 from penstock.testing.sim_members import Place, SimClassicMember, SimConsumerMember, SimMember
+from penstock.testing.sim_routes import OneBroker
 from penstock.testing.sim_transactions import SimTransactions, Transforming, Unanswered
 from penstock.testing.sim_world import Process, Simulation
 from penstock.wire.batch import CONTROL
@@ -64,7 +65,8 @@ class Source:
     """A transactional producer of input, until it is told to finish."""
 
     def __init__(self, run: Run, process: Process, name: str, *, is_new: bool) -> None:
-        self.transactions = SimTransactions(process.world, "broker", PORT, name, run.history, is_new=is_new)
+        routes = OneBroker(process.world, "broker", PORT, name)
+        self.transactions = SimTransactions(routes, name, run.history, is_new=is_new)
         self.is_finishing = False
         self._random = process.world.random
 
@@ -100,16 +102,17 @@ class Run(BrokerFaults):
         self._numbers += 1
         name = f"{group}-{self._numbers}"
         process = self.simulation.machine(f"{group}-machine").process(name)
-        place = Place("broker", PORT, group, INPUT, self.topic_id, PARTITIONS)
+        place = Place(group, INPUT, self.topic_id, PARTITIONS)
         kind = SimConsumerMember if self.is_consumer[group] else SimClassicMember
         work = None
         if group == "transformers":
             transactional_id = f"transformer-{self.chance.randrange(MEMBERS_MAX)}"  # zombies included
             is_new = bool(self.chance.randrange(2))
-            transactions = SimTransactions(process.world, "broker", PORT, transactional_id, self.history, is_new=is_new)
+            routes = OneBroker(process.world, "broker", PORT, transactional_id)
+            transactions = SimTransactions(routes, transactional_id, self.history, is_new=is_new)
             work = Transforming(transactions, OUTPUT, PARTITIONS, process.world.random.random)
             self.transforming.append(work)
-        member = kind(process.world, place, name, self.groups[group], work)
+        member = kind(OneBroker(process.world, "broker", PORT, name), place, name, self.groups[group], work)
         self.members[name] = member, process, process.start(member.run())
 
     def _some_member(self, group: str) -> str | None:

@@ -1,4 +1,4 @@
-"""How a simulated client finds its way in a cluster: metadata, one connection to each broker, coordinators.
+"""How a simulated client finds its way in a cluster (its `Routes`): metadata, connections, coordinators.
 
 It does what real clients do: it asks any broker for metadata, sends to the leader that it read of, and looks again when
 it is refused. It never believes metadata with an older leader epoch than it knows. Nothing is retried here: whoever
@@ -23,7 +23,6 @@ from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 CONNECT_WITHIN_S = 1.0
 METADATA_WITHIN_S = 1.5
 METADATA_VERSION = 12
-GROUP, TRANSACTION = 0, 1
 
 
 class KnownLeader(NamedTuple):
@@ -63,15 +62,13 @@ class ClusterClient:
         known = list(self._addresses.values()) or self._bootstrap
         return await self._connected(known[self.world.random.randrange(len(known))])
 
-    def disconnect(self) -> None:
-        """Break every connection: what is under way on them may still arrive."""
+    def start_over(self) -> None:
+        """Break every connection (what is under way on them may still arrive), and look for everybody again."""
         for client in self._connections.values():
             client.close()
         self._connections.clear()
-
-    def drop(self, client: SimClient) -> None:
-        """Break one connection."""
-        client.close()
+        self._coordinators.clear()
+        self._stale.update(self._leaders)
 
     # ── leaders ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -135,6 +132,3 @@ class ClusterClient:
                 raise ApiError(Error(answer.error_code))
             address = self._coordinators[key, kind] = Address(answer.host, answer.port)
         return await self._connected(address)
-
-    def forget_coordinator(self, key: str, kind: int) -> None:
-        self._coordinators.pop((key, kind), None)

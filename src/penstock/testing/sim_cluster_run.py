@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.base.errors import ApiError
+from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Stored, TopicsRead
@@ -108,6 +108,8 @@ class ClusterRun:
         self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan())
         self.partitions = [TopicPartition(self.topic, index) for index in range(profile.partitions)]
         self.problems: list[str] = []
+        self.error: Exception | None = None
+        """What ended the run, if that was no broken promise but a failure of the program."""
         self._clients = 0
         self._workers: list[tuple[ClusterWorker, asyncio.Future[None]]] = []
 
@@ -136,19 +138,18 @@ class ClusterRun:
 
     def run(self) -> RunResult:
         """Run it to its end."""
-        with self.simulation, self.invariants.watching():
-            try:
+        try:
+            with self.simulation, self.invariants.watching():
                 self.simulation.run(self._drive())
-            except BrokenPromise as broken:
-                self.problems.append(str(broken))
-            except SimulationError as error:
-                self.problems.append(f"the run is stuck: {error}")
-            except Exception as error:
-                notes = "; ".join(getattr(error, "__notes__", []))
-                self.problems.append(f"{type(error).__name__}: {error} ({notes})")
-                self.invariants.tell(f"FAILED: {self.problems[-1]}")
-                self._error: Exception | None = error
-            return self._result()
+        except BrokenPromise as broken:
+            self.problems.append(str(broken))
+        except SimulationError as error:
+            self._problem(f"the run is stuck: {error}")
+        except Exception as error:
+            notes = "; ".join(getattr(error, "__notes__", []))
+            self._problem(f"{type(error).__name__}: {error} ({notes})")
+            self.error = error
+        return self._result()
 
     async def _drive(self) -> None:
         await self.cluster.start()
@@ -165,14 +166,23 @@ class ClusterRun:
 
     async def _create_topics(self) -> None:
         client = self._client("driver")
+        await client.process.start(self._create_topic(client, self.topic))
 
-        async def create() -> None:
-            connection = await client.any()
-            await connection.create_topic(
-                self.topic, len(self.partitions), self.profile.topic_configs, replicas=self.profile.replicas
-            )
-
-        await client.process.start(create())
+    async def _create_topic(self, client: ClusterClient, name: str) -> None:
+        while True:
+            try:
+                connection = await client.any()
+                await connection.create_topic(
+                    name, len(self.partitions), self.profile.topic_configs, replicas=self.profile.replicas
+                )
+                return
+            except ApiError as error:
+                if error.error is Error.TOPIC_ALREADY_EXISTS:
+                    return
+                if not error.error.retriable:
+                    raise
+                await client.look()
+                await asyncio.sleep(0.1)
 
     def _client(self, name: str) -> ClusterClient:
         self._clients += 1
@@ -315,7 +325,8 @@ class ClusterRun:
 
     def story(self, lines_max: int = STORY_LINES_MAX) -> str:
         """What happened, as far as it matters to the partition of the first problem."""
-        about = next((where for where in self.partitions if str(where) in self.problems[0]), None)
+        first = self.problems[0] if self.problems else ""
+        about = next((where for where in self.partitions if str(where) in first), None)
         lines = [
             f"{event.time_s:10.4f}  {'' if event.where is None else f'{event.where}: '}{event.text}"
             for event in self.invariants.story

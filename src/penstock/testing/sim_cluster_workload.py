@@ -23,6 +23,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.sim_client import FETCH_VERSION, PRODUCE_VERSION, SimClient, batch_of, batches_of, produce_request
 from penstock.testing.sim_cluster_client import ClusterClient
+from penstock.testing.sim_routes import MOVED
 from penstock.wire.batch import CONTROL
 from penstock.wire.messages.k00_produce import ProduceResponsePartition
 from penstock.wire.messages.k01_fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
@@ -37,16 +38,6 @@ REQUEST_WITHIN_S = 4.0
 BACK_OFF_S = 0.1
 IN_FLIGHT_MAX = 5
 ALL = -1
-
-#: What a client hears when it looks for a partition at the wrong place or at a bad moment.
-MOVED = (
-    Error.NOT_LEADER_OR_FOLLOWER,
-    Error.LEADER_NOT_AVAILABLE,
-    Error.FENCED_LEADER_EPOCH,
-    Error.UNKNOWN_LEADER_EPOCH,
-    Error.UNKNOWN_TOPIC_OR_PARTITION,
-    Error.REPLICA_NOT_AVAILABLE,
-)
 
 
 class Knowledge:

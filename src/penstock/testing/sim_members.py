@@ -18,11 +18,11 @@ from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
-from penstock.base.world import World
 from penstock.testing.histories.facts import Outcome
 from penstock.testing.histories.group_history import GroupHistory
 from penstock.testing.sim_client import SimClient
 from penstock.testing.sim_committed import fetch_committed
+from penstock.testing.sim_routes import GROUP, MOVED, Routes
 from penstock.testing.sim_workload import RECONNECT_S
 from penstock.wire.codec import decode, encode
 from penstock.wire.messages.consumer_protocol import (
@@ -40,7 +40,6 @@ from penstock.wire.messages.k09_offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestGroupTopic,
 )
-from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from penstock.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from penstock.wire.messages.k12_heartbeat import HeartbeatRequest
 from penstock.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRequestMember
@@ -60,10 +59,8 @@ THROWN_OUT = (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_ME
 
 
 class Place(NamedTuple):
-    """Where members find their group, and what it reads."""
+    """A group, and what it reads."""
 
-    host: str
-    port: int
     group: str
     topic: str
     topic_id: UUID
@@ -76,9 +73,12 @@ Work: TypeAlias = Callable[["SimMember", Mapping[int, list[Record]]], Awaitable[
 class SimMember(ABC):
     """What both kinds share: reading, working, committing. Without `work`, what was read is just committed."""
 
-    def __init__(self, world: World, place: Place, name: str, history: GroupHistory, work: Work | None = None) -> None:
+    def __init__(
+        self, routes: Routes, place: Place, name: str, history: GroupHistory, work: Work | None = None
+    ) -> None:
         self._work = work
-        self.world = world
+        self.routes = routes
+        self.world = routes.world
         self.place = place
         self.name = name
         self.history = history
@@ -88,7 +88,6 @@ class SimMember(ABC):
         self.positions: dict[int, int] = {}
         self.errors: dict[Error, int] = {}
         self.is_leaving = False
-        self._client: SimClient | None = None
         self._heard_s = 0.0
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +97,7 @@ class SimMember(ABC):
         while True:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                    client = await self._connected()
+                    client = await self.routes.coordinator(self.place.group, GROUP)
                     if self.is_leaving:
                         await self._leave_well(client)
                         return
@@ -113,7 +112,7 @@ class SimMember(ABC):
         await self._stay(client)
         await self._find_positions(client)
         try:
-            read = await self._poll(client)
+            read = await self._poll()
         except (OSError, ApiError, asyncio.CancelledError):
             self.go_back()  # what was read of the other partitions is not worked on
             raise
@@ -124,9 +123,10 @@ class SimMember(ABC):
         elif read:
             await self.commit(client, {index: self.positions[index] for index in read})
 
-    async def _poll(self, client: SimClient) -> dict[int, list[Record]]:
+    async def _poll(self) -> dict[int, list[Record]]:
         read: dict[int, list[Record]] = {}
         for index in sorted(self.owned & self.positions.keys()):
+            client = await self.routes.leader(self._where(index))
             records, position = await fetch_committed(client, self.place.topic, index, self.positions[index])
             for record in records:
                 self.history.polled(self.name, self._where(index), record.offset, record.value)
@@ -187,13 +187,6 @@ class SimMember(ABC):
             self.epoch = -1
             await self._leave(client)
 
-    async def _connected(self) -> SimClient:
-        if self._client is None or self._client.is_closed:
-            self._client = await SimClient.connect(self.world, self.place.host, self.place.port, self.name)
-            answer = await self._client.call(FindCoordinatorRequest(key=self.place.group, key_type=0), 2)
-            self.check(Error(answer.error_code))
-        return self._client
-
     def check(self, error: Error) -> None:
         """Raise what is wrong; one that says we are out makes us forget what we own."""
         if error is Error.NONE:
@@ -205,10 +198,8 @@ class SimMember(ABC):
     def _note_error(self, error: OSError | ApiError) -> None:
         if isinstance(error, ApiError):
             self.errors[error.error] = self.errors.get(error.error, 0) + 1
-        if not isinstance(error, ApiError) or error.error in (Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE):
-            if self._client is not None:
-                self._client.close()
-            self._client = None
+        if not isinstance(error, ApiError) or error.error in MOVED:
+            self.routes.start_over()
 
     def _heard(self, asked_s: float) -> None:
         self._heard_s = asked_s
@@ -327,9 +318,11 @@ class SimClassicMember(SimMember):
 class SimConsumerMember(SimMember):
     """A member of the newer protocol: the broker assigns, the member gives up and takes over step by step."""
 
-    def __init__(self, world: World, place: Place, name: str, history: GroupHistory, work: Work | None = None) -> None:
-        super().__init__(world, place, name, history, work)
-        self.member_id = str(UUID(bytes=world.random.randbytes(16), version=4))
+    def __init__(
+        self, routes: Routes, place: Place, name: str, history: GroupHistory, work: Work | None = None
+    ) -> None:
+        super().__init__(routes, place, name, history, work)
+        self.member_id = str(UUID(bytes=self.world.random.randbytes(16), version=4))
         self._says_all = True
 
     def _note_error(self, error: OSError | ApiError) -> None:

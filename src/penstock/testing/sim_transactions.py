@@ -9,20 +9,19 @@ whatever is left of it, and the transformer goes back to the committed offsets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
-from penstock.base.world import World
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Outcome
 from penstock.testing.sim_client import SimClient, batch_of
 from penstock.testing.sim_members import SimMember
+from penstock.testing.sim_routes import GROUP, MOVED, TRANSACTION, Routes
 from penstock.testing.sim_workload import RECONNECT_S
 from penstock.wire.messages.k00_produce import ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
-from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from penstock.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from penstock.wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnRequestTopic
 from penstock.wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -49,9 +48,7 @@ class SimTransactions:
 
     def __init__(
         self,
-        world: World,
-        host: str,
-        port: int,
+        routes: Routes,
         transactional_id: str,
         history: ClientHistory,
         *,
@@ -62,10 +59,9 @@ class SimTransactions:
         self.is_new = is_new
         self.history = history
         self.instance = ""  # who we are since the last initialisation
-        self._world = world
-        self._host, self._port = host, port
+        self._routes = routes
+        self._world = routes.world
         self._timeout_ms = timeout_ms
-        self._client: SimClient | None = None
         self._producer_id = self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
         self._instances = count()
@@ -106,7 +102,10 @@ class SimTransactions:
             topic_data=[ProduceRequestTopic(name=where.topic, partition_data=[part])],
         )
         answer = await self._ask(
-            request, 12 if self.is_new else 11, lambda found: found.responses[0].partition_responses[0].error_code
+            request,
+            12 if self.is_new else 11,
+            lambda found: found.responses[0].partition_responses[0].error_code,
+            lambda: self._routes.leader(where),
         )
         self._sequences[where] = self._sequences.get(where, 0) + 1
         self.history.acked(value, answer.responses[0].partition_responses[0].base_offset)
@@ -141,6 +140,7 @@ class SimTransactions:
             ),
             5 if self.is_new else 4,
             lambda found: found.topics[0].partitions[0].error_code,
+            lambda: self._routes.coordinator(group_id, GROUP),
         )
 
     async def end(self, *, is_commit: bool) -> None:
@@ -192,34 +192,41 @@ class SimTransactions:
         )
         self._added.add(where)
 
-    async def _ask(self, request: Any, version: int, error_of: Callable[[Any], int]) -> Any:
-        """The answer to a request without an error; Unanswered or ApiError if there is none."""
+    async def _ask(
+        self,
+        request: Any,
+        version: int,
+        error_of: Callable[[Any], int],
+        route: Callable[[], Awaitable[SimClient]] | None = None,
+    ) -> Any:
+        """The answer to a request without an error; Unanswered or ApiError if there is none.
+
+        Without a route it goes to the coordinator of the transactional id.
+        """
         for _ in range(ATTEMPTS_MAX):
             try:
                 async with asyncio.timeout(ANSWER_WITHIN_S):
-                    answer = await (await self._connected()).call(request, version)
+                    client = await (route or self._coordinator)()
+                    answer = await client.call(request, version)
             except OSError:  # a timeout too
-                self._disconnect()
+                self._routes.start_over()
                 await asyncio.sleep(RECONNECT_S)
                 continue
-            error = Error(error_of(answer))
+            except ApiError as nowhere:
+                error = nowhere.error
+            else:
+                error = Error(error_of(answer))
             if error is Error.NONE:
                 return answer
             if not (error.retriable or error in _WAITS):
                 raise ApiError(error)
+            if error in MOVED:
+                self._routes.start_over()
             await asyncio.sleep(RECONNECT_S)
         raise Unanswered
 
-    async def _connected(self) -> SimClient:
-        if self._client is None or self._client.is_closed:
-            self._client = await SimClient.connect(self._world, self._host, self._port, self.transactional_id)
-            await self._client.call(FindCoordinatorRequest(key=self.transactional_id, key_type=1), 2)
-        return self._client
-
-    def _disconnect(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = None
+    async def _coordinator(self) -> SimClient:
+        return await self._routes.coordinator(self.transactional_id, TRANSACTION)
 
 
 class Transforming:
