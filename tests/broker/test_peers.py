@@ -48,7 +48,7 @@ class Other:
 
     async def _serve(self, world: World) -> None:
         peer_log = PeerLog(world.clock)
-        dispatcher = Dispatcher(peer_log)
+        dispatcher = Dispatcher(peer_log, world.clock)
         dispatcher.serve(API_VERSIONS, self._noted(ApiVersions(dispatcher)))
         dispatcher.serve(DESCRIBE_CLUSTER, self._noted(self._describe))
         dispatcher.serve_async(AWAIT_CHANGES, self._await)
