@@ -33,7 +33,7 @@ async def cut_back(partition: Partition, epoch: int, diverging: EpochEnd) -> Non
 async def place(partition: Partition, epoch: int, placed: Placed) -> None:
     """Go on where the leader of an epoch has something: with its end, or anew with its start."""
     log = partition.log
-    if placed.is_fresh or log.start_offset == log.end_offset:
+    if placed.offset != log.end_offset and (placed.is_fresh or log.start_offset == log.end_offset):
         logger.warning(
             "%s: begun anew at offset %d, where the leader's log starts, instead of %d",
             partition.name,

@@ -245,9 +245,15 @@ class Partition:
         if not self.require_leader().has_enough:
             raise ApiError(Error.NOT_ENOUGH_REPLICAS)
 
-    def follower_fetched(self, follower_id: int, broker_epoch: int, fetch_offset: int) -> None:
-        """A follower asks, in this epoch, for what comes at an offset: it has everything before it."""
-        leader = self.require_leader()
+    def follower_fetched(self, follower_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int) -> None:
+        """A follower asks, in this epoch, for what comes at an offset: it has everything from its start up to there.
+
+        Also out of our lease: what all of the ISR has is committed, and who follows us does not lead.
+        """
+        leader = self.leader
+        if leader is None:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+        leader.follower_starts_at(follower_id, log_start_offset)
         now_ms = int(self._clock.monotonic() * 1000)
         self._leader_moved(
             leader.follower_fetched(follower_id, broker_epoch, fetch_offset, self.log.end_offset, now_ms)

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from penstock.base.settings import Settings
 from penstock.base.topic_settings import TopicSettings
+from penstock.broker.replica_throttle import NO_PARTITIONS, ThrottledPartitions
 from penstock.log.config import LogConfig
 from penstock.wire.compression import Compression
 from penstock.wire.conform import InsideRules
@@ -28,15 +29,20 @@ class PartitionConfig:
     log: LogConfig
     inside: InsideRules
     min_isr: int = 1
+    throttled_as_leader: ThrottledPartitions = NO_PARTITIONS
+    throttled_as_follower: ThrottledPartitions = NO_PARTITIONS
 
 
 def partition_config(topic: TopicSettings, broker: Settings) -> PartitionConfig:
     """The config of a topic's partitions."""
     codec = _CODECS[topic.text("compression.type")]
+    own_id = broker.integer("node.id")
     return PartitionConfig(
         log=_log_config(topic, broker),
         inside=InsideRules(codec, _compression_level(topic), needs_keys="compact" in topic.list("cleanup.policy")),
         min_isr=topic.integer("min.insync.replicas"),
+        throttled_as_leader=ThrottledPartitions.of(topic.list("leader.replication.throttled.replicas"), own_id),
+        throttled_as_follower=ThrottledPartitions.of(topic.list("follower.replication.throttled.replicas"), own_id),
     )
 
 

@@ -107,7 +107,10 @@ class Partitions:
         name = self.name_of_id(topic_id)
         if name is None:
             raise ApiError(Error.UNKNOWN_TOPIC_ID)
-        return self.find(name, index)
+        partition = self.find(name, index)
+        if partition.topic_id != topic_id:  # the topic was made anew, and not all of that has been taken over
+            raise ApiError(Error.UNKNOWN_TOPIC_ID)
+        return partition
 
     def find_led(self, topic: str, index: int) -> Partition:
         """The same for one that is led here."""

@@ -47,7 +47,7 @@ class IsrChange(NamedTuple):
 class FollowerState:
     """What a leader knows of one follower. Times are of the monotonic clock."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end_offset")
+    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end_offset", "log_start_offset")
 
     def __init__(self, now_ms: int) -> None:
         self.end_offset = NO_OFFSET
@@ -55,6 +55,7 @@ class FollowerState:
         self.caught_up_ms = now_ms  # it had then all that the leader had; a new leader gives everybody a first chance
         self.fetched_ms: int | None = None
         self.leader_end_offset = NO_OFFSET  # of the leader's log, at the last fetch
+        self.log_start_offset = 0  # of its own log
 
 
 class Leader:
@@ -129,6 +130,12 @@ class Leader:
         follower.fetched_ms = now_ms
         follower.leader_end_offset = leader_end_offset
         return self._advance()
+
+    def follower_starts_at(self, follower_id: int, log_start_offset: int) -> None:
+        """A follower has said where its log starts."""
+        follower = self.followers.get(follower_id)
+        if follower is not None:
+            follower.log_start_offset = log_start_offset
 
     def _advance(self) -> bool:
         if not self.has_enough:
