@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from uuid import UUID
 
 from penstock import __version__
 from penstock.base.identifiers import uuid_to_text
 from penstock.base.listeners import Listener, SecurityProtocol, parse_listeners
+from penstock.base.process_figures import ProcessFigures
 from penstock.base.settings import Settings
 from penstock.base.world import Address, SocketOptions, World
 from penstock.broker.api_table import serve_all
@@ -27,15 +29,19 @@ from penstock.broker.deletions import finish_deletions
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.group_shards import group_shards, tell_groups
 from penstock.broker.lease import Lease
+from penstock.broker.loop_delay import LoopDelay
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.markers import Markers
 from penstock.broker.membership import IdTakenError, Membership
+from penstock.broker.metrics import Metrics, MetricsError
+from penstock.broker.metrics_scrape import Metered
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.peers import LinkLimits, Peers
 from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
+from penstock.broker.session_counts import SessionCounts
 from penstock.broker.spreading import Spreading
 from penstock.broker.topics import Topics
 from penstock.broker.transaction_shards import transaction_shards
@@ -64,8 +70,10 @@ class RunningBroker:
         listeners: list[Listener],
         maintenance: Maintenance,
         background: Background,
+        metrics: Metrics,
     ) -> None:
         self.broker = broker
+        self.metrics = metrics
         self._background = background
         self.addresses = [listener.advertised for listener in listeners]
         self._server = server
@@ -82,6 +90,7 @@ class RunningBroker:
 
     async def stop(self) -> None:
         """Let what is under way end, flush, and leave a clean mark."""
+        self.metrics.is_healthy = False
         self.broker.groups.stop()
         self.broker.transactions.stop()
         await self._server.stop(DRAIN_S_MAX)
@@ -91,13 +100,19 @@ class RunningBroker:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self.metrics.stop()
         await _stop_following(self.broker)
         await self._background.stop()
         await self.broker.partitions.close()
 
 
-async def start_broker(world: World, settings: Settings, coordination: Coordination) -> RunningBroker:
-    """Start a broker on its data; raises StartError."""
+async def start_broker(
+    world: World,
+    settings: Settings,
+    coordination: Coordination,
+    process_figures: Callable[[], ProcessFigures] | None = None,
+) -> RunningBroker:
+    """Start a broker on its data; raises StartError. `process_figures` is for the metrics of a process of its own."""
     node_id = settings.integer("node.id")
     await _make_first_znodes(world, coordination)
     view = ClusterView(coordination)
@@ -140,13 +155,15 @@ async def start_broker(world: World, settings: Settings, coordination: Coordinat
         markers=markers,
     )
     try:
-        return await _serve(broker, coordination)
+        return await _serve(broker, coordination, process_figures)
     except (Exception, asyncio.CancelledError):
         await partitions.close()
         raise
 
 
-async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
+async def _serve(
+    broker: Broker, coordination: Coordination, process_figures: Callable[[], ProcessFigures] | None
+) -> RunningBroker:
     world = broker.world
 
     was_admitted = False
@@ -185,19 +202,24 @@ async def _serve(broker: Broker, coordination: Coordination) -> RunningBroker:
     serve_all(dispatcher, broker)
     limits = connection_limits(broker.settings)
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
+    session = SessionCounts(coordination, world.clock)
+    metrics = Metrics(Metered(broker, server, dispatcher, session, LoopDelay(world.clock), process_figures))
     try:
         listeners = await _listen(server, broker.settings)
+        await _serve_metrics(metrics)
         broker.view.start_following()
         await _register(broker, listeners)
         broker.role.start()
         await broker.membership.admitted()
         await finish_deletions(broker, coordination)
     except (Exception, asyncio.CancelledError):
+        await metrics.stop()
         await server.stop(0)
         await _stop_following(broker)
         raise
     server.open()
-    running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker), background)
+    metrics.is_healthy = True
+    running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker), background, metrics)
 
     def session_changed(state: SessionState) -> None:
         if state is SessionState.FAILED:
@@ -241,6 +263,13 @@ async def _listen(server: Server, settings: Settings) -> list[Listener]:
             raise StartError(f"cannot listen on {where}: {error.strerror}; choose another port with --port") from error
         listeners.append(listener.bound_to(address.port))
     return listeners
+
+
+async def _serve_metrics(metrics: Metrics) -> None:
+    try:
+        await metrics.serve()
+    except MetricsError as error:
+        raise StartError(str(error)) from error
 
 
 async def _register(broker: Broker, listeners: list[Listener]) -> None:
