@@ -16,7 +16,11 @@ from penstock.testing.sim_cluster import PORT, SESSION_TIMEOUT_MS, SimCluster, S
 from penstock.testing.sim_world import Simulation
 from penstock.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from penstock.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsRequestTopic
+from penstock.wire.messages.k19_create_topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestReplicaAssignment,
+    CreateTopicsRequestTopic,
+)
 from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
 from penstock.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
@@ -68,6 +72,10 @@ class Stage:
     async def ask(self, broker: SimClusterBroker, request: Any, version: int | None = None) -> Any:
         client = await self.client(broker)
         return await client.call(request, version)
+
+    def hears_late(self, broker: SimClusterBroker, delay_s: float) -> None:
+        """What the keeper says to it takes so long."""
+        self.simulation.network.links.set_delay("keeper", broker.machine.name, delay_s, delay_s)
 
     @property
     def now(self) -> float:
@@ -198,6 +206,37 @@ def test_an_internal_topic_waits_for_enough_brokers(stage: Stage) -> None:
         (row,) = (await stage.ask(stage.controller, asked)).coordinators
         assert row.error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert "3 replicas need as many brokers" in row.error_message
+
+    stage.run(play)
+
+
+def test_an_answer_waits_for_a_replica_that_hears_late(stage: Stage) -> None:
+    async def play(stage: Stage) -> None:
+        late = stage.others[0]
+        stage.hears_late(late, 1.0)
+        for asked in (stage.controller, stage.others[1]):
+            name = f"by{asked.broker_id}"
+            assert errors((await stage.ask(asked, create(name))).topics) == [Error.NONE]
+            assert name in view(late).topics
+            grown = [CreatePartitionsRequestTopic(name=name, count=3, assignments=None)]
+            await stage.ask(asked, CreatePartitionsRequest(topics=grown, timeout_ms=10_000))
+            assert len(view(late).topics[name].partitions) == 3
+            await stage.ask(asked, alter(TOPIC, name, retention_ms="5"))
+            assert view(late).config_values("topics", name) == {"retention.ms": "5"}
+            await stage.ask(asked, DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+            assert name not in view(late).topics
+
+    stage.run(play)
+
+
+def test_who_was_asked_knows_what_was_decided(stage: Stage) -> None:
+    async def play(stage: Stage) -> None:
+        asked = stage.others[0]
+        stage.hears_late(asked, 1.0)
+        elsewhere = CreateTopicsRequestReplicaAssignment(partition_index=0, broker_ids=[stage.controller.broker_id])
+        topic = CreateTopicsRequestTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[elsewhere])
+        assert errors((await stage.ask(asked, CreateTopicsRequest(topics=[topic]))).topics) == [Error.NONE]
+        assert "t" in view(asked).topics
 
     stage.run(play)
 
