@@ -29,6 +29,7 @@ from penstock.broker.deletions import finish_deletions
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.group_shards import group_shards, tell_groups
 from penstock.broker.lease import Lease
+from penstock.broker.leaving import leave
 from penstock.broker.loop_delay import LoopDelay
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.markers import Markers
@@ -89,8 +90,9 @@ class RunningBroker:
         await self._failed.wait()
 
     async def stop(self) -> None:
-        """Let what is under way end, flush, and leave a clean mark."""
+        """Hand over what is led here, let what is under way end, flush, and leave a clean mark."""
         self.metrics.is_healthy = False
+        await leave(self.broker)
         self.broker.groups.stop()
         self.broker.transactions.stop()
         await self._server.stop(DRAIN_S_MAX)
