@@ -178,6 +178,20 @@ REPLICATION = Section("Replication", "How followers copy from leaders.", (
             unit="bytes", check=at_least(0), dynamic=PER_BROKER,
             doc="How many bytes a second are copied for moves between log directories."),
 ))
+
+METRICS = Section("Metrics", "Numbers for Prometheus, over HTTP; the page on metrics lists them. Penstock's own.", (
+    Setting(name="metrics.listener", kind=Kind.STRING, default="127.0.0.1:9308+",
+            check=matching(r"(([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}"
+                           r"|655[0-2][0-9]|6553[0-5])\+?)?", "`host:port`, `host:port+`, or empty"),
+            doc="Where metrics are served. With a `+` behind the port the next free one is taken if it is in use; "
+                "port 0 is any free one; empty serves none. On an address that other machines reach, `metrics.login` "
+                "is needed, too."),
+    Setting(name="metrics.login", kind=Kind.PASSWORD, default=None,
+            doc="`user:password` that whoever reads the metrics must give (HTTP basic authentication)."),
+    Setting(name="metrics.series.max", kind=Kind.INT, default=10000, check=at_least(0), dynamic=CLUSTER_WIDE,
+            doc="How many partitions get series of their own, how many groups, and how many offsets of groups. Those "
+                "beyond are only counted in the totals."),
+))
 # fmt: on
 
-SECTIONS = (IDENTITY, LISTENING, REQUESTS, TOPICS, REPLICATION)
+SECTIONS = (IDENTITY, LISTENING, REQUESTS, TOPICS, REPLICATION, METRICS)

@@ -76,6 +76,11 @@ class Dispatcher(FrameDispatch):
     def serve_async(self, api: Api, handler: AsyncHandler) -> None:
         self._routes[api.key] = (api, self._awaiting(api, handler), self.counts_of(api))
 
+    @property
+    def counts(self) -> list[ApiCounts]:
+        """Of all APIs, in the order of their keys."""
+        return [counts for _, counts in sorted(self._counts.items())]
+
     def counts_of(self, api: Api) -> ApiCounts:
         """What is counted of an API. Produces like one before them are in `again_count` instead of `received`."""
         return self._counts.setdefault(api.key, ApiCounts(api.name, self._monotonic))

@@ -39,7 +39,7 @@ def broker(
 ) -> None:
     """Run one broker of a cluster, with its watcher, and stay in the foreground.
 
-    Prints one line when it can serve: penstock ready kafka=host1:9092
+    Prints one line when it can serve: penstock ready kafka=host1:9092 metrics=127.0.0.1:9308
     """
     folder = str(data.absolute())
     built_in = {"log.dirs": f"{folder}/logs", "broker.host": socket.gethostname()}

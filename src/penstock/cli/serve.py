@@ -21,6 +21,7 @@ import sys
 import uvloop
 
 from penstock.base.broker_settings import load_broker_settings
+from penstock.base.process_figures import process_figures
 from penstock.base.real_world import real_world
 from penstock.base.settings import Settings
 from penstock.base.world import Lock, World
@@ -86,13 +87,14 @@ async def _serve(settings: Settings, data: str, watcher_fd: int | None) -> bool:
         _lock = await _lock_folder(world, data)
         coordination = await _join(world, settings, data)
     try:
-        broker = await start_broker(world, settings, coordination)
+        broker = await start_broker(world, settings, coordination, process_figures)
         end.is_starting = False
         try:
             _quiet_collector()
             addresses = ",".join(str(address) for address in broker.addresses)
+            metrics = f" metrics={broker.metrics.address}" if broker.metrics.address is not None else ""
             logger.info("serving as process %d", os.getpid())
-            print(f"penstock ready kafka={addresses}", flush=True)
+            print(f"penstock ready kafka={addresses}{metrics}", flush=True)
             wanted = asyncio.ensure_future(end.wanted.wait())
             failed = asyncio.ensure_future(broker.failed())
             await asyncio.wait((wanted, failed), return_when=asyncio.FIRST_COMPLETED)

@@ -24,6 +24,8 @@ from penstock.cli.server_process import become
 REPLICAS = 3
 #: With several brokers these are for `penstock up` to choose, for each its own.
 CHOSEN_PER_BROKER = ("node.id", "listeners", "advertised.listeners", "log.dirs")
+#: Where the first one serves metrics; the others do on the ports after it.
+METRICS_PORT = 9308
 #: Their processes are watched, so this matters only for one that hangs.
 SESSION_TIMEOUT_MS = 6000
 
@@ -46,7 +48,7 @@ def up(
 ) -> None:
     """Start Penstock here and stay in the foreground.
 
-    Prints one line when it can serve: penstock ready kafka=127.0.0.1:9092
+    Prints one line when it can serve: penstock ready kafka=127.0.0.1:9092 metrics=127.0.0.1:9308
     """
     check_port(port, 65536 - brokers)
     folder = str(data.absolute())
@@ -65,7 +67,10 @@ def up(
         {
             "id": broker_id,
             "data": broker_folder(folder, broker_id),
-            "values": place(folder, host, port and port + broker_id, broker_id),
+            "values": {
+                "metrics.listener": values.get("metrics.listener", f"127.0.0.1:{METRICS_PORT + broker_id}+"),
+                **place(folder, host, port and port + broker_id, broker_id),
+            },
         }
         for broker_id in range(brokers)
     ]

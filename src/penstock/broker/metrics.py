@@ -1,0 +1,120 @@
+"""The metrics of a broker: everything that is told, the text of one scrape, and where it is served.
+
+The text is made in pieces, so that thousands of partitions hold up nobody; of all scrapes that are under way together
+one piece is made in each turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from ipaddress import ip_address
+
+from penstock.base.world import Address
+from penstock.broker.http_metrics import HttpMetrics
+from penstock.broker.metrics_cluster import CLUSTER, MEMBER
+from penstock.broker.metrics_format import Section, line
+from penstock.broker.metrics_groups import GROUPS
+from penstock.broker.metrics_partitions import DISKS, PARTITIONS, TOTALS
+from penstock.broker.metrics_process import PROCESS
+from penstock.broker.metrics_requests import CONNECTIONS, REQUESTS
+from penstock.broker.metrics_scrape import Metered, Scrape
+
+#: In the order in which they are told. What counts how much was left out comes after what leaves it out.
+SECTIONS: tuple[Section[Scrape], ...] = (
+    MEMBER,
+    CLUSTER,
+    REQUESTS,
+    CONNECTIONS,
+    PARTITIONS,
+    GROUPS,
+    TOTALS,
+    DISKS,
+    PROCESS,
+)
+LINES_AT_ONCE = 200
+
+
+class MetricsError(Exception):
+    """The metrics cannot be served as the settings say; the text says what to do."""
+
+
+class Metrics:
+    """The metrics of one broker. `address` is where they are served, once they are."""
+
+    def __init__(self, metered: Metered) -> None:
+        self.address: Address | None = None
+        self.is_healthy = False  # whether the broker serves its clients
+        self._metered = metered
+        self._turn = asyncio.Lock()
+        self._http: HttpMetrics | None = None
+
+    async def serve(self) -> None:
+        """Serve them where the settings say, if they do; raises MetricsError."""
+        settings = self._metered.broker.settings
+        listener = settings.text("metrics.listener")
+        if not listener:
+            return
+        login = settings.optional_text("metrics.login") or None
+        if login is not None and ":" not in login:
+            raise MetricsError("metrics.login is a user and a password, as user:password")
+        network = self._metered.broker.world.network
+        http = HttpMetrics(network, self.text, is_healthy=lambda: self.is_healthy, login=login)
+        where = _address_of(listener.removesuffix("+"))
+        if login is None and not _is_loopback(where.host):
+            raise MetricsError(
+                f"metrics.listener={where} may be reached from other machines: give metrics.login, too, or use "
+                "127.0.0.1"
+            )
+        listen = http.listen_nearby if listener.endswith("+") else http.listen
+        try:
+            self.address = await listen(*where)
+        except OSError as error:
+            raise MetricsError(
+                f"cannot serve metrics on {where}: {error.strerror}; choose another port with metrics.listener"
+            ) from error
+        self._http = http
+        self._metered.loop_delay.start()
+
+    async def stop(self) -> None:
+        self._metered.loop_delay.stop()
+        if self._http is not None:
+            await self._http.close()
+
+    async def text(self) -> AsyncGenerator[bytes]:
+        """One scrape, piece by piece."""
+        async with self._turn:
+            scrape = await Scrape.begin(self._metered)
+        pieces = _pieces(scrape)
+        while True:
+            async with self._turn:
+                piece = next(pieces, None)
+                await asyncio.sleep(0)
+            if piece is None:
+                return
+            yield piece
+
+
+def _address_of(listener: str) -> Address:
+    host, _, port = listener.rpartition(":")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _pieces(scrape: Scrape) -> Iterator[bytes]:
+    lines: list[str] = []
+    for section in SECTIONS:
+        for family in section.families:
+            lines.append(family.head)
+            for sample in family.read(scrape):
+                lines.append(line(family.name, sample))
+                if len(lines) >= LINES_AT_ONCE:
+                    yield "".join(lines).encode(errors="replace")
+                    lines.clear()
+    yield "".join(lines).encode(errors="replace")
