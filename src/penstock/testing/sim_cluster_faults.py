@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.testing.sim_cluster import SimCluster, SimClusterBroker
 from penstock.testing.sim_invariants import Invariants
 
 CALM_DELAY_S = (0.0002, 0.002)
+
+Fault = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,15 @@ class FaultPlan:
 class ClusterFaults:
     """See the head of this file; what happened is counted in `happened`."""
 
-    def __init__(self, cluster: SimCluster, invariants: Invariants, plan: FaultPlan) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        invariants: Invariants,
+        plan: FaultPlan,
+        others: Mapping[str, Fault] | None = None,
+    ) -> None:
+        """`others` are faults of somebody else, by their names in the plan."""
+        self._others = others or {}
         self.cluster = cluster
         self.invariants = invariants
         self.plan = plan
@@ -51,9 +62,10 @@ class ClusterFaults:
         under_way: set[asyncio.Future[None]] = set()
         for _ in range(self.plan.count):
             await self._rest(self.plan.pause_s_max)
-            fault: Callable[[], Awaitable[None]] = getattr(self, kinds[self._chance.randrange(len(kinds))])
-            self.happened[fault.__name__] += 1
-            self._simulation.loop.trace.add(f"fault: {fault.__name__}")
+            kind = kinds[self._chance.randrange(len(kinds))]
+            fault: Fault = self._others.get(kind) or getattr(self, kind)
+            self.happened[kind] += 1
+            self._simulation.loop.trace.add(f"fault: {kind}")
             running = asyncio.ensure_future(fault())
             under_way.add(running)
             if self._chance.random() >= self.plan.overlap_chance:
@@ -346,3 +358,5 @@ ALL_FAULTS: Mapping[str, int] = {
     "reset_connections": 1,
     "slow_network": 1,
 }
+
+MEMBER_FAULTS: Mapping[str, int] = {"member_comes": 6, "member_leaves": 2, "member_dies": 2, "member_pauses": 2}

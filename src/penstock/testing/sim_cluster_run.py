@@ -21,8 +21,9 @@ from penstock.base.identifiers import TopicPartition
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Stored, TopicsRead
 from penstock.testing.sim_cluster import SimCluster
+from penstock.testing.sim_cluster_admin import ClusterAdmin
 from penstock.testing.sim_cluster_client import ClusterClient
-from penstock.testing.sim_cluster_faults import ALL_FAULTS, ClusterFaults, FaultPlan
+from penstock.testing.sim_cluster_faults import ALL_FAULTS, MEMBER_FAULTS, ClusterFaults, Fault, FaultPlan
 from penstock.testing.sim_cluster_workload import (
     ALL,
     ClusterReader,
@@ -32,9 +33,11 @@ from penstock.testing.sim_cluster_workload import (
     Knowledge,
     PlainProducer,
 )
-from penstock.testing.sim_invariants import BrokenPromise, Invariants
+from penstock.testing.sim_groups import GROUP_SETTINGS, INPUT, OUTPUT, SimGroups
+from penstock.testing.sim_groups import PARTITIONS as GROUP_PARTITIONS
+from penstock.testing.sim_invariants import BrokenPromise, Invariants, PartitionFacts
 from penstock.testing.sim_loop import CURRENT_PROCESS, SimulationError
-from penstock.testing.sim_world import Simulation
+from penstock.testing.sim_world import Process, Simulation
 from penstock.wire.batch import CONTROL
 from penstock.wire.records import read_records
 
@@ -42,6 +45,7 @@ LIMIT_S = 3000.0
 WRITABLE_WITHIN_S = 10.0  # after the last fault, and a session's timeout
 READ_WITHIN_S = 30.0
 IN_SYNC_WITHIN_S = 60.0
+DRAINED_WITHIN_S = 60.0
 STORY_LINES_MAX = 80
 TRACE_SIZE_MAX = 2000
 
@@ -59,12 +63,26 @@ class Profile:
     has_watchers: bool | None = None
     session_timeout_ms: int | None = None
     lag_time_ms: int | None = None
+    has_admin: bool = True
+    has_groups: bool = False
     faults: FaultPlan = field(default_factory=lambda: FaultPlan(weights=ALL_FAULTS))
     settings: Mapping[str, str] = field(default_factory=dict)
     topic_configs: Mapping[str, str] = field(default_factory=dict)
 
 
-EVERYTHING = Profile()
+RECORDS = Profile("records")
+GROUPS = Profile(
+    "groups",
+    partitions=1,
+    has_admin=False,
+    has_groups=True,
+    faults=FaultPlan(count=6, weights={**ALL_FAULTS, **MEMBER_FAULTS}),
+)
+
+
+def profile_of(seed: int) -> Profile:
+    """What a seed is about, if nobody says otherwise: every third is about groups and transactions."""
+    return GROUPS if seed % 3 == 2 else RECORDS
 
 
 @dataclass(slots=True)
@@ -87,9 +105,9 @@ class ClusterRun:
 
     topic = "records"
 
-    def __init__(self, seed: int, profile: Profile = EVERYTHING) -> None:
+    def __init__(self, seed: int, profile: Profile | None = None) -> None:
         self.seed = seed
-        self.profile = profile
+        self.profile = profile = profile or profile_of(seed)
         self.simulation = Simulation(seed, shuffle=True, limit_s=LIMIT_S, trace_size_max=TRACE_SIZE_MAX)
         self.chance = self.simulation.random
         self.flush_mode = profile.flush_mode or ("os", "always")[self.chance.randrange(2)]
@@ -105,7 +123,9 @@ class ClusterRun:
         self.invariants = Invariants(self.cluster)
         self.history = ClientHistory(self.simulation.loop.time)
         self.knowledge = Knowledge(self.history, self.invariants.acknowledged)
-        self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan())
+        self.groups = SimGroups(self.simulation, self.history, self._routes) if profile.has_groups else None
+        self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan(), self._member_faults())
+        self.admin: ClusterAdmin | None = None
         self.partitions = [TopicPartition(self.topic, index) for index in range(profile.partitions)]
         self.problems: list[str] = []
         self.error: Exception | None = None
@@ -122,8 +142,10 @@ class ClusterRun:
             "replica.lag.time.max.ms": str(lag_ms),
             "log.flush.offset.checkpoint.interval.ms": "1000",
             "replica.high.watermark.checkpoint.interval.ms": str(300 + self.chance.randrange(5000)),
-            "offsets.topic.num.partitions": "2",
-            "transaction.state.log.num.partitions": "2",
+            "offsets.topic.replication.factor": str(self.profile.replicas),
+            "transaction.state.log.replication.factor": str(self.profile.replicas),
+            "transaction.state.log.min.isr": str(self.profile.min_isr),
+            **GROUP_SETTINGS,
             "log.index.size.max.bytes": "96",
             "log.index.interval.bytes": "500",
             **self.profile.settings,
@@ -133,6 +155,17 @@ class ClusterRun:
         plan = self.profile.faults
         is_safe = self.flush_mode == "always"
         return FaultPlan(plan.count, plan.pause_s_max, plan.overlap_chance, plan.weights, is_safe)
+
+    def _member_faults(self) -> dict[str, Fault]:
+        groups = self.groups
+        if groups is None:
+            return {}
+        return {
+            "member_comes": groups.member_comes,
+            "member_leaves": groups.member_leaves,
+            "member_dies": groups.member_dies,
+            "member_pauses": groups.member_pauses,
+        }
 
     # ── the run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -154,26 +187,52 @@ class ClusterRun:
     async def _drive(self) -> None:
         await self.cluster.start()
         self.invariants.tell(f"{len(self.cluster.brokers)} brokers, flush.mode={self.flush_mode}")
-        await self._create_topics()
-        self._start_clients()
+        await self._start_clients()
         await self.faults.run()
         healed_s = self.simulation.loop.time()
         await self.faults.heal()
         await self._check_writable(healed_s)
         await self._finish_clients()
+        if self.groups is not None:
+            await self.groups.finish(self._client("drain"), DRAINED_WITHIN_S)
         await self._check_in_sync()
         await self._check_history()
 
-    async def _create_topics(self) -> None:
-        client = self._client("driver")
-        await client.process.start(self._create_topic(client, self.topic))
+    def _client(self, name: str) -> ClusterClient:
+        self._clients += 1
+        process = self.simulation.machine(f"client{self._clients % 4}").process(name)
+        return self._routes(process, name)
 
-    async def _create_topic(self, client: ClusterClient, name: str) -> None:
+    def _routes(self, process: Process, name: str) -> ClusterClient:
+        return ClusterClient(process, self.cluster.addresses, name)
+
+    async def _start_clients(self) -> None:
+        driver = self._client("driver")
+        await driver.process.start(self._create_topic(driver, self.topic, len(self.partitions)))
+        for where in self.partitions:
+            self._start(IdempotentProducer, where, 0.3)
+            self._start(IdempotentProducer, where, 0.3)
+            self._start(PlainProducer, where, 0.2, acks=ALL)
+            self._start(PlainProducer, where, 0.5, acks=1)
+            self._start(ClusterReader, where, 0.1)
+            self._start(EndWatcher, where, 0.4)
+        if self.profile.has_admin:
+            client = self._client("administrator")
+            brokers = len(self.cluster.brokers)
+            self.admin = ClusterAdmin(client, brokers, self.partitions, self.profile.replicas)
+            self._administrating = client.process.start(self.admin.run())
+        if self.groups is not None:
+            for topic in (INPUT, OUTPUT):
+                await driver.process.start(self._create_topic(driver, topic, GROUP_PARTITIONS))
+            await driver.process.start(driver.look())
+            self.groups.start(driver.topic_ids[INPUT])
+
+    async def _create_topic(self, client: ClusterClient, name: str, partitions: int) -> None:
         while True:
             try:
                 connection = await client.any()
                 await connection.create_topic(
-                    name, len(self.partitions), self.profile.topic_configs, replicas=self.profile.replicas
+                    name, partitions, self.profile.topic_configs, replicas=self.profile.replicas
                 )
                 return
             except ApiError as error:
@@ -183,20 +242,6 @@ class ClusterRun:
                     raise
                 await client.look()
                 await asyncio.sleep(0.1)
-
-    def _client(self, name: str) -> ClusterClient:
-        self._clients += 1
-        process = self.simulation.machine(f"client{self._clients % 4}").process(name)
-        return ClusterClient(process, self.cluster.addresses, name)
-
-    def _start_clients(self) -> None:
-        for where in self.partitions:
-            self._start(IdempotentProducer, where, 0.3)
-            self._start(IdempotentProducer, where, 0.3)
-            self._start(PlainProducer, where, 0.2)
-            self._start_plain(where, 1)
-            self._start(ClusterReader, where, 0.1)
-            self._start(EndWatcher, where, 0.4)
 
     def _start(
         self,
@@ -211,9 +256,6 @@ class ClusterRun:
         worker.pause_s_max = pause_s_max
         self._workers.append((worker, client.process.start(worker.run())))
         return worker
-
-    def _start_plain(self, where: TopicPartition, acks: int) -> None:
-        self._start(PlainProducer, where, 0.5, acks=acks)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,6 +284,9 @@ class ClusterRun:
     async def _finish_clients(self) -> None:
         for worker, _ in self._workers:
             worker.is_finishing = True
+        if self.admin is not None:
+            self.admin.is_finishing = True
+            await self._until(self._administrating.done, READ_WITHIN_S)
         if not await self._until(lambda: all(running.done() for _, running in self._workers), READ_WITHIN_S):
             late = [worker.name for worker, running in self._workers if not running.done()]
             self._problem(f"{READ_WITHIN_S} s after the last fault these are not done: {', '.join(late)}")
@@ -253,34 +298,36 @@ class ClusterRun:
         """Everybody catches up."""
 
         def is_in_sync() -> bool:
-            for where in self.partitions:
-                facts = self.invariants.of(where)
-                if facts is None or facts.state is None or set(facts.state.isr) != set(facts.state.replicas):
-                    return False
-                ends = {facts.replica(broker_id).end_offset for broker_id in facts.state.replicas}
-                marks = {facts.replica(broker_id).high_watermark for broker_id in facts.state.replicas}
-                if len(ends) != 1 or ends != marks:
-                    return False
-            return True
+            return all(_are_all_equal(facts) for facts in self.invariants.facts.values())
 
         if not await self._until(is_in_sync, IN_SYNC_WITHIN_S):
             self._problem(f"not all replicas are in sync {IN_SYNC_WITHIN_S} s after the last fault: {self._states()}")
 
     def _states(self) -> str:
         found = []
-        for where in self.partitions:
-            facts = self.invariants.of(where)
-            if facts is not None and facts.state is not None:
+        for facts in self.invariants.facts.values():
+            if facts.state is not None and not _are_all_equal(facts):
                 replicas = [
                     f"{each.broker_id}: {each.high_watermark}/{each.end_offset}" for each in facts.replicas.values()
                 ]
-                found.append(f"{where} leader {facts.state.leader} ISR {list(facts.state.isr)} ({', '.join(replicas)})")
+                found.append(
+                    f"{facts.name} leader {facts.state.leader} ISR {list(facts.state.isr)} ({', '.join(replicas)})"
+                )
         return "; ".join(found)
 
     async def _check_history(self) -> None:
-        client = self._client("final reader")
-        everything = await client.process.start(self._read_all(client))
-        self.problems += [str(finding) for finding in self.history.findings(TopicsRead(everything))]
+        reader = self._client("final reader")
+        everything = await reader.process.start(self._read_all(reader))
+        committed = dict(everything)
+        if self.groups is not None:
+            more, more_committed = await reader.process.start(self.groups.read_all(reader))
+            everything.update(more)
+            committed.update(more_committed)
+            self.problems += self.groups.problems
+        if self.admin is not None:
+            await reader.process.start(self.admin.check(reader))
+            self.problems += self.admin.problems
+        self.problems += [str(finding) for finding in self.history.findings(TopicsRead(everything, committed))]
         self.problems += self.knowledge.problems
 
     async def _read_all(self, client: ClusterClient) -> dict[TopicPartition, list[Stored]]:
@@ -333,6 +380,16 @@ class ClusterRun:
             if event.where is None or about is None or event.where == about
         ]
         return "\n".join(lines[-lines_max:])
+
+
+def _are_all_equal(facts: PartitionFacts) -> bool:
+    """Whether all replicas of a partition have the same, and know it."""
+    state = facts.state
+    if state is None:
+        return True
+    replicas = [facts.replica(broker_id) for broker_id in state.replicas]
+    marks = {(replica.end_offset, replica.high_watermark) for replica in replicas}
+    return set(state.isr) == set(state.replicas) and len(marks) == 1
 
 
 class StoryHandler(logging.Handler):

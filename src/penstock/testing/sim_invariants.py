@@ -38,7 +38,6 @@ from penstock.zookeeper.tree import Tree
 from penstock.zookeeper.znodes import TOPICS_PATH, AdmittedBrokers, Changes, ControllerNode
 
 STORY_SIZE_MAX = 4000
-_TOPICS_PREFIX = f"{TOPICS_PATH}/"
 
 
 class BrokenPromise(AssertionError):
@@ -104,6 +103,7 @@ class Invariants:
         self._tree: Tree | None = None
         self._zxid = -1
         self._znode_zxids: dict[str, int] = {}
+        self._topics: set[str] = set()
         self._admitted: dict[int, int] = {}
         for broker in cluster.brokers:
             broker.on_power_lost = lambda broker=broker: self._power_lost(broker)  # type: ignore[misc]
@@ -366,15 +366,25 @@ class Invariants:
         if tree.last_zxid == self._zxid:
             return
         self._zxid = tree.last_zxid
-        for path, node in tree.nodes.items():
-            if node.mzxid != self._znode_zxids.get(path) and path.startswith(_TOPICS_PREFIX):
-                self._znode_zxids[path] = node.mzxid
-                self._look_at_topic(path.removeprefix(_TOPICS_PREFIX), node.data)
+        names = tree.nodes[TOPICS_PATH].children if TOPICS_PATH in tree.nodes else set()
+        if self._topics - names:
+            self._forget_topics(self._topics - names)
+        self._topics = set(names)
+        for name in sorted(names):
+            node = tree.nodes[f"{TOPICS_PATH}/{name}"]
+            if node.mzxid != self._znode_zxids.get(name):
+                self._znode_zxids[name] = node.mzxid
+                self._look_at_topic(name, node.data)
         self._look_at_admitted(tree)
 
+    def _forget_topics(self, names: set[str]) -> None:
+        """Topics that were deleted."""
+        for key in [key for key, facts in self.facts.items() if facts.name.topic in names]:
+            facts = self.facts.pop(key)
+            self._by_name.pop(facts.name, None)
+            self.tell("deleted", facts.name)
+
     def _look_at_topic(self, name: str, data: bytes) -> None:
-        if "/" in name:
-            return
         node = TopicNode.decode(data)
         for index, state in enumerate(node.partitions):
             key = node.topic_id, index

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from penstock.testing.sim_cluster_run import EVERYTHING, ClusterRun, Profile, RunResult
+from penstock.testing.sim_cluster_run import ClusterRun, Profile, RunResult
 
 
-def run_seed(seed: int, profile: Profile = EVERYTHING) -> RunResult:
+def run_seed(seed: int, profile: Profile | None = None) -> RunResult:
     """One run, in silence."""
     logging.disable(logging.CRITICAL)
     return ClusterRun(seed, profile).run()
@@ -52,7 +52,7 @@ class Tally:
         )
 
 
-def run_seeds(seeds: Iterable[int], profile: Profile = EVERYTHING, processes: int | None = None) -> Tally:
+def run_seeds(seeds: Iterable[int], profile: Profile | None = None, processes: int | None = None) -> Tally:
     """Run seeds on several processes; the story of each that fails is printed."""
     tally = Tally()
     with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
