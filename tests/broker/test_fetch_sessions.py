@@ -14,8 +14,8 @@ def sessions(slots: int = 3) -> FetchSessions:
     return FetchSessions(slots, SimRandom("test"))
 
 
-def opened(cache: FetchSessions, now: float = 0.0, *, privileged: bool = False) -> FetchSession:
-    session = cache.open(uses_topic_ids=False, is_privileged=privileged, now=now)
+def opened(cache: FetchSessions, now: float = 0.0) -> FetchSession:
+    session = cache.open(uses_topic_ids=False, now=now)
     assert session is not None
     return session
 
@@ -82,7 +82,7 @@ def test_a_full_cache_gives_no_session_while_all_are_in_use() -> None:
     cache = sessions(2)
     for _ in range(2):
         opened(cache)
-    assert cache.open(uses_topic_ids=False, is_privileged=False, now=1.0) is None
+    assert cache.open(uses_topic_ids=False, now=1.0) is None
 
 
 def test_a_full_cache_lets_the_longest_idle_go() -> None:
@@ -94,17 +94,8 @@ def test_a_full_cache_lets_the_longest_idle_go() -> None:
         cache.resume(old.session_id, 1, uses_topic_ids=False, now=200.0)
 
 
-def test_followers_take_the_place_of_consumers_and_never_of_followers() -> None:
-    cache = sessions(2)
-    consumer, follower = opened(cache, 5.0), opened(cache, 0.0, privileged=True)
-    second = opened(cache, 6.0, privileged=True)
-    assert [session.session_id for session in cache] == [follower.session_id, second.session_id]
-    assert consumer.session_id not in {session.session_id for session in cache}
-    assert cache.open(uses_topic_ids=False, is_privileged=True, now=7.0) is None
-
-
 def test_no_slots_no_sessions() -> None:
-    assert sessions(0).open(uses_topic_ids=False, is_privileged=True, now=0.0) is None
+    assert sessions(0).open(uses_topic_ids=False, now=0.0) is None
 
 
 def test_partitions_are_added_changed_and_forgotten() -> None:
@@ -144,12 +135,12 @@ def test_a_partition_that_was_forgotten_meanwhile_does_not_come_back() -> None:
 def test_all_sessions_together_name_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.broker.fetch_sessions.PARTITIONS_MAX", 10)
     cache = sessions(100)
-    assert cache.open(uses_topic_ids=False, is_privileged=False, now=0.0, size=11) is None
-    first = cache.open(uses_topic_ids=False, is_privileged=False, now=0.0, size=6)
+    assert cache.open(uses_topic_ids=False, now=0.0, size=11) is None
+    first = cache.open(uses_topic_ids=False, now=0.0, size=6)
     assert first is not None
     cache.update(first, [item(index) for index in range(6)], ())
-    assert cache.open(uses_topic_ids=False, is_privileged=False, now=1.0, size=5) is None
-    second = cache.open(uses_topic_ids=False, is_privileged=False, now=1.0, size=4)
+    assert cache.open(uses_topic_ids=False, now=1.0, size=5) is None
+    second = cache.open(uses_topic_ids=False, now=1.0, size=4)
     assert second is not None
     cache.update(second, [item(index) for index in range(4)], ())
     cache.update(second, [item(0, offset=9)], ())
@@ -157,8 +148,8 @@ def test_all_sessions_together_name_a_bounded_number_of_partitions(monkeypatch: 
         cache.update(second, [item(4)], ())
     assert refused.value.error is Error.FETCH_SESSION_ID_NOT_FOUND and len(cache) == 1
     cache.update(first, (), [TopicPartition("t", 0)])
-    third = cache.open(uses_topic_ids=False, is_privileged=False, now=2.0, size=5)
+    third = cache.open(uses_topic_ids=False, now=2.0, size=5)
     assert third is not None
     cache.update(third, [item(index) for index in range(5)], ())
-    assert cache.open(uses_topic_ids=False, is_privileged=False, now=EVICTION_IDLE_S + 1, size=5) is not None
+    assert cache.open(uses_topic_ids=False, now=EVICTION_IDLE_S + 1, size=5) is not None
     assert len(cache) == 2

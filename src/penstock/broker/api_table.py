@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from penstock.base.broker_rows_server import RACK_AWARE_SELECTOR
 from penstock.broker.broker import Broker
 from penstock.broker.fetch_sessions import FetchSessions
+from penstock.broker.follower_session import Limit
 from penstock.broker.handlers import (
     k00_produce,
     k01_fetch,
@@ -60,6 +62,8 @@ from penstock.broker.handlers import (
     k20006_replicas_failed,
 )
 from penstock.broker.handlers.config_resources import judged_first
+from penstock.broker.handlers.fetch_by_follower import FollowerFetches
+from penstock.broker.replica_throttle import ReplicaThrottle
 from penstock.broker.requests import Dispatcher
 from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k01_fetch import API as FETCH
@@ -177,11 +181,38 @@ _BY_CONTROLLER = (
 _SETTINGS = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
 
 
+def _follower_fetches(broker: Broker, bytes_max: int, *, tells_committed_at_once: bool) -> FollowerFetches:
+    world, settings = broker.world, broker.settings
+    throttle = ReplicaThrottle(
+        settings.integer("replication.quota.window.num"), settings.integer("replication.quota.window.size.seconds")
+    )
+    return FollowerFetches(
+        broker.partitions,
+        world.clock,
+        world.disk,
+        world.random,
+        Limit(throttle, lambda: broker.settings.integer("leader.replication.throttled.rate")),
+        broker.isr_changes.follower_fetched,
+        bytes_max=bytes_max,
+        tells_committed_at_once=tells_committed_at_once,
+    )
+
+
 def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     """Fill the table."""
     world, settings = broker.world, broker.settings
     sessions = FetchSessions(settings.integer("max.incremental.fetch.session.cache.slots"), world.random)
-    fetch = k01_fetch.Fetch(broker.partitions, sessions, world.clock, world.disk, settings.integer("fetch.max.bytes"))
+    is_rack_aware = settings.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR
+    bytes_max = settings.integer("fetch.max.bytes")
+    fetch = k01_fetch.Fetch(
+        broker.partitions,
+        sessions,
+        _follower_fetches(broker, bytes_max, tells_committed_at_once=is_rack_aware),
+        world.clock,
+        world.disk,
+        bytes_max,
+        broker.view if is_rack_aware else None,
+    )
     dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker, dispatcher.counts_of(PRODUCE)))
     dispatcher.serve_hot(FETCH, fetch)
     dispatcher.serve(API_VERSIONS, k18_api_versions.ApiVersions(dispatcher))

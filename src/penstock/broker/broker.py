@@ -15,6 +15,7 @@ from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.forwarding import Forwarding
+from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.markers import Markers
 from penstock.broker.membership import Membership
 from penstock.broker.partitions import Partitions
@@ -59,6 +60,7 @@ class Broker:
     groups: StateLogs[GroupShard]
     transactions: StateLogs[TransactionShard]
     markers: Markers
+    isr_changes: IsrChanges
 
     def nodes(self, listener_name: str) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""

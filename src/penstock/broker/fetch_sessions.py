@@ -3,7 +3,7 @@ with partitions that have news.
 
 Pure bookkeeping: the fetch handler decides what a partition has to tell; this file remembers what was told. The cache
 is bounded; when it is full a session that has not been used for a while makes room, otherwise the fetcher simply goes
-on without one.
+on without one. Followers have sessions of another kind (`follower_session.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class FetchSession:
 
     session_id: int
     uses_topic_ids: bool
-    is_privileged: bool
     epoch: int = 1
     last_used: float = 0.0
     partitions: dict[tuple[object, int], FetchedPartition] = field(default_factory=dict)
@@ -83,31 +82,25 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def open(self, *, uses_topic_ids: bool, is_privileged: bool, now: float, size: int = 0) -> FetchSession | None:
-        """A new session for so many partitions, or None without room for one. Followers come before consumers."""
-        if len(self._sessions) >= self._slots_max and not self._evict(is_privileged, now):
+    def open(self, *, uses_topic_ids: bool, now: float, size: int = 0) -> FetchSession | None:
+        """A new session for so many partitions, or None without room for one."""
+        if len(self._sessions) >= self._slots_max and not self._evict(now):
             return None
         while self._partition_count + size > PARTITIONS_MAX:
-            if size > PARTITIONS_MAX or not self._evict(is_privileged, now):
+            if size > PARTITIONS_MAX or not self._evict(now):
                 return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.randrange(0x7FFFFFFF)
-        session = FetchSession(session_id, uses_topic_ids, is_privileged, last_used=now)
+        session = FetchSession(session_id, uses_topic_ids, last_used=now)
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, is_privileged: bool, now: float) -> bool:
+    def _evict(self, now: float) -> bool:
         oldest = min(self._sessions.values(), key=lambda session: session.last_used, default=None)
-        if oldest is not None and now - oldest.last_used > EVICTION_IDLE_S:
-            self.close(oldest.session_id)
-            return True
-        if not is_privileged:
+        if oldest is None or now - oldest.last_used <= EVICTION_IDLE_S:
             return False
-        ordinary = [session for session in self._sessions.values() if not session.is_privileged]
-        if not ordinary:
-            return False
-        self.close(min(ordinary, key=lambda session: session.last_used).session_id)
+        self.close(oldest.session_id)
         return True
 
     def resume(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now: float) -> FetchSession:

@@ -28,6 +28,7 @@ from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.group_shards import group_shards, tell_groups
+from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.lease import Lease
 from penstock.broker.leaving import leave
 from penstock.broker.loop_delay import LoopDelay
@@ -131,12 +132,13 @@ async def start_broker(
     )
     spreading = Spreading(node_id, view, peers)
     markers = Markers(world, node_id, view, partitions, lambda: broker.groups, peers)
+    membership = Membership(node_id, world, coordination, view, lease)
     broker = Broker(
         node_id=node_id,
         world=world,
         settings=settings,
         view=view,
-        membership=Membership(node_id, world, coordination, view, lease),
+        membership=membership,
         peers=peers,
         role=role,
         forwarding=forwarding,
@@ -155,6 +157,7 @@ async def start_broker(
         groups=group_shards(world, view, partitions, lease, settings, lambda: broker.settings),
         transactions=transaction_shards(world, view, partitions, lease, lambda: broker.settings, markers),
         markers=markers,
+        isr_changes=IsrChanges(world, view, partitions, membership, peers, role, settings),
     )
     try:
         return await _serve(broker, coordination, process_figures)
@@ -212,6 +215,7 @@ async def _serve(
         broker.view.start_following()
         await _register(broker, listeners)
         broker.role.start()
+        broker.isr_changes.start()
         await broker.membership.admitted()
         await finish_deletions(broker, coordination)
     except (Exception, asyncio.CancelledError):
@@ -234,6 +238,7 @@ async def _serve(
 
 
 async def _stop_following(broker: Broker) -> None:
+    await broker.isr_changes.stop()
     await broker.role.stop()
     await broker.membership.stop()
     await broker.view.stop()

@@ -7,6 +7,10 @@ and checked beside the loop.
 
 A reader of committed records (`isolation_level` 1) sees nothing at or after the last stable offset, waits for that
 rather than for the high watermark, and is told which of the transactions in what it gets were aborted.
+
+A consumer that says in which rack it is may be sent to a follower there (`broker/read_replicas.py`), which serves it up
+to the high watermark that it knows; everybody else is served by leaders only. What followers fetch is another matter:
+see `fetch_by_follower.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from uuid import UUID
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import NO_ID, TopicPartition
 from penstock.base.world import Clock, Disk
+from penstock.broker.cluster_view import ClusterView
 from penstock.broker.connection import Connection, FileRange, Response, Slot
 from penstock.broker.fetch_sessions import (
     FINAL_EPOCH,
@@ -27,8 +32,11 @@ from penstock.broker.fetch_sessions import (
     FetchSession,
     FetchSessions,
 )
+from penstock.broker.follower_session import parting_of
+from penstock.broker.handlers.fetch_by_follower import FollowerFetches
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.read_replicas import THE_LEADER, preferred_read_replica
 from penstock.log.ranges import LogRange
 from penstock.wire.codec import decoder
 from penstock.wire.fetch_response import (
@@ -43,6 +51,7 @@ from penstock.wire.messages.k01_fetch import FetchRequest
 logger = logging.getLogger(__name__)
 
 SESSIONS_SINCE = 7
+RACKS_SINCE = 11
 READ_COMMITTED = 1
 #: Told with the next answer: who keeps asking for a partition that is not there must not do so all the time.
 _CAN_WAIT = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
@@ -54,18 +63,30 @@ class Fetch:
     """The handler; one for a broker."""
 
     def __init__(
-        self, partitions: Partitions, sessions: FetchSessions, clock: Clock, disk: Disk, bytes_max: int
+        self,
+        partitions: Partitions,
+        sessions: FetchSessions,
+        followers: FollowerFetches,
+        clock: Clock,
+        disk: Disk,
+        bytes_max: int,
+        racks: ClusterView | None,
     ) -> None:
+        """`racks` is given where consumers are sent to replicas in their own rack."""
         self.partitions = partitions
         self.sessions = sessions
+        self.followers = followers
         self.clock = clock
         self.disk = disk
         self.bytes_max = bytes_max
+        self.racks = racks
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
     ) -> Response | None:
         request, _ = decoder(FetchRequest, version)(frame, position)
+        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+            return self.followers.handle(connection, version, correlation_id, request)
         try:
             session, items, is_full = self._session_of(request, version)
         except ApiError as error:
@@ -86,9 +107,7 @@ class Fetch:
             self.sessions.close(request.session_id)
             if not wanted:
                 return None, wanted, True
-            session = None
-            if _replica_of(request) < 0:  # whoever says to be a follower gets nothing from this broker
-                session = self.sessions.open(uses_topic_ids=by_id, is_privileged=False, now=now, size=len(wanted))
+            session = self.sessions.open(uses_topic_ids=by_id, now=now, size=len(wanted))
             if session is not None:
                 self.sessions.update(session, wanted, ())
             return session, wanted, True
@@ -117,10 +136,6 @@ class Fetch:
                 yield topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic, index
 
 
-def _replica_of(request: FetchRequest) -> int:
-    return max(request.replica_id, request.replica_state.replica_id)
-
-
 class _Fetch:
     """One request, until it is answered."""
 
@@ -136,6 +151,7 @@ class _Fetch:
         "_items",
         "_lacks_aborted",
         "_missing_bytes",
+        "_rack",
         "_ranges",
         "_request",
         "_session",
@@ -162,6 +178,7 @@ class _Fetch:
         self._correlation_id = correlation_id
         self._request = request
         self._is_committed_only = request.isolation_level == READ_COMMITTED
+        self._rack = request.rack_id if version >= RACKS_SINCE else ""
         self._session = session
         self._items = items
         self._is_full = is_full
@@ -215,11 +232,14 @@ class _Fetch:
             try:
                 partition = self._partition_of(item)
                 self._watched.append(partition)
-                size_bytes = self._read(item, partition, answer, room_bytes - total_bytes, total_bytes == 0)
-                if size_bytes and self._is_committed_only:
-                    self._tell_aborted(item, partition, answer, may_wait)
-                total_bytes += size_bytes
-                is_urgent = is_urgent or answer.diverging is not None
+                if self._rack and self._is_better_elsewhere(item, partition, answer):
+                    is_urgent = True
+                else:
+                    size_bytes = self._read(item, partition, answer, room_bytes - total_bytes, total_bytes == 0)
+                    if size_bytes and self._is_committed_only:
+                        self._tell_aborted(item, partition, answer, may_wait)
+                    total_bytes += size_bytes
+                    is_urgent = is_urgent or answer.diverging is not None
             except ApiError as error:
                 answer = Answer(item.name.partition, error.error)
                 is_urgent = is_urgent or error.error not in _CAN_WAIT
@@ -241,31 +261,39 @@ class _Fetch:
             item.name = partition.name
         else:
             partition = partitions.find(item.name.topic, item.name.partition)
-        if _replica_of(self._request) >= 0:
-            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER, "this replica is not one of the partition's")
+        if partition.leader is None and (not self._rack or partition.is_reworking):
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         partition.check_epoch(item.current_leader_epoch)
         return partition
+
+    def _is_better_elsewhere(self, item: FetchedPartition, partition: Partition, answer: Answer) -> bool:
+        """Whether the consumer is told to read from another replica."""
+        racks, leader = self._handler.racks, partition.leader
+        if racks is None or leader is None:
+            return False
+        answer.preferred_read_replica = preferred_read_replica(leader, racks.brokers, self._rack, item.fetch_offset)
+        if answer.preferred_read_replica == THE_LEADER:
+            return False
+        self._tell_offsets(partition, answer)
+        return True
+
+    def _tell_offsets(self, partition: Partition, answer: Answer) -> None:
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = partition.stable_below(answer.high_watermark)
+        answer.log_start_offset = partition.log.start_offset
+        if self._is_committed_only:
+            answer.aborted = []
 
     def _read(
         self, item: FetchedPartition, partition: Partition, answer: Answer, room_bytes: int, is_first: bool
     ) -> int:
         """Fill in the answer for one partition; returns the bytes of its records."""
         log = partition.log
-        answer.high_watermark = partition.high_watermark
-        answer.last_stable_offset = partition.stable_below(answer.high_watermark)
-        answer.log_start_offset = log.start_offset
-        if self._is_committed_only:
-            answer.aborted = []
-        if item.last_fetched_epoch >= 0:
-            epoch, end_offset = partition.end_of_epoch(item.last_fetched_epoch)
-            if epoch < 0 or item.fetch_offset < log.start_offset:
-                raise ApiError(Error.OFFSET_OUT_OF_RANGE, "the log cannot tell where this epoch ended")
-            if epoch < item.last_fetched_epoch or end_offset < item.fetch_offset:
-                answer.diverging = (epoch, end_offset)
-                return 0
+        self._tell_offsets(partition, answer)
+        answer.diverging = parting_of(partition, item.fetch_offset, item.last_fetched_epoch)
+        if answer.diverging is not None:
+            return 0
         end_offset = answer.last_stable_offset if self._is_committed_only else answer.high_watermark
-        if not log.start_offset <= item.fetch_offset <= log.end_offset:
-            raise ApiError(Error.OFFSET_OUT_OF_RANGE)
         if item.fetch_offset >= end_offset or (room_bytes <= 0 and not is_first):
             return 0
         found = log.read(
@@ -288,6 +316,7 @@ class _Fetch:
             answer.records is not None
             or answer.error is not Error.NONE
             or answer.diverging is not None
+            or answer.preferred_read_replica != THE_LEADER
             or item.told_error
             or item.told_high_watermark != answer.high_watermark
             or item.told_log_start_offset != answer.log_start_offset
