@@ -102,6 +102,7 @@ class Bench:
         assert self.broker.running is not None
         broker = self.broker.running.broker
         partition = broker.partitions.find("counters", 0)
+        await self.until(lambda: partition.leader is not None)
         shape = Shape(CODEC, lambda _: Counters(), lambda _, action: self.done.append(action), Compression.NONE)
         log = StateLog(partition, shape, broker.world, broker.membership.lease)
         await self.until(lambda: log.is_loaded)
@@ -170,6 +171,7 @@ def _is_safe(seed: int) -> bool:
         bench.broker.lose_power()
         for task in [*counting, seen]:
             task.cancel()
+        log.end()  # it is the test's, and not of the process that went
         told = max(answers)
         if seen.done() and not seen.cancelled():
             told = max(told, seen.result())

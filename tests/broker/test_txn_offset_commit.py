@@ -160,7 +160,8 @@ def test_a_newer_epoch_fences(bench: Bench) -> None:
         (VERIFIES, Error.TRANSACTION_ABORTABLE, Error.TRANSACTION_ABORTABLE),
         (ADDS, Error.CONCURRENT_TRANSACTIONS, Error.CONCURRENT_TRANSACTIONS),
         (ADDS, Error.INVALID_PRODUCER_ID_MAPPING, Error.INVALID_PRODUCER_ID_MAPPING),
-        (VERIFIES, Error.NOT_COORDINATOR, Error.NOT_COORDINATOR),
+        (VERIFIES, Error.NOT_COORDINATOR, Error.COORDINATOR_LOAD_IN_PROGRESS),
+        (ADDS, Error.NETWORK_EXCEPTION, Error.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
 def test_what_the_coordinator_says(bench: Bench, version: int, error: Error, heard: Error) -> None:

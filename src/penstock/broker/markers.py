@@ -1,14 +1,16 @@
 """Carrying out how transactions end: their markers, written by the leaders of their partitions.
 
 A decision of a shard comes here as `WriteMarkers`, with the markers of one transaction or of thousands. They are sorted
-by partition, so that each partition is asked once. Several partitions are written to at the same time, because each may
-wait for its own sync. What cannot be written now (the disk, a shard that is still being read) is tried again until it
-can be; a partition that has been deleted needs none. As soon as all partitions of a transaction are done the shard is
-told, whatever the others wait for.
+by partition, so that each partition is asked once: here, or through the broker that leads it (`marker_post.py`).
+Partitions do not wait for each other, because each may wait for its own sync or for its own leader. What cannot be
+written now (the disk, a shard that is still being read, a leader that has moved) is tried again until it can be, and at
+once when the cluster has changed; a partition that has been deleted needs none. As soon as all partitions of a
+transaction are done the shard is told, whatever the others wait for.
 
 A shard that is read again begins anew with everything it has decided. So before every write it is asked whether it is
-still the same: what another one has started again must not be written by two, because the second marker could come
-when the producer's next transaction has begun.
+still the same, and it waits until what its former self has sent is answered: what another one has started again must
+not be written by two, because the second marker could come when the producer's next transaction has begun. A shard that
+has moved to another broker has a new epoch, by which partitions know the markers of the old one.
 """
 
 from __future__ import annotations
@@ -17,15 +19,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
-from penstock.base.steps import Moment, ProducerEpoch, Step
+from penstock.base.steps import Moment, Step
 from penstock.base.world import World
-from penstock.broker.cluster_view import ClusterView
+from penstock.broker.cluster_view import ClusterView, ViewChange
+from penstock.broker.marker_post import Ending as Ending
+from penstock.broker.marker_post import MarkerPost
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.peers import Peers
 from penstock.broker.state_log import StateLog
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import OFFSETS_TOPIC
@@ -40,19 +45,9 @@ T = TypeVar("T")
 RETRY_S_FIRST = 0.05
 RETRY_S_MAX = 2.0
 APPENDED_AT_ONCE_MAX = 50  # markers to one partition; then others get their turn
-PARTITIONS_AT_ONCE_MAX = 16
 COMPLETED_AT_ONCE_MAX = 200  # transactions in one batch of the log of their shard
 OVER = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
 """written, or not needed: the partition knows a newer epoch of the producer, so the transaction is not open there"""
-
-
-class Ending(NamedTuple):
-    """One marker for one partition."""
-
-    producer: ProducerEpoch
-    is_commit: bool
-    coordinator_epoch: int
-    transaction_version: int
 
 
 class Markers:
@@ -61,32 +56,74 @@ class Markers:
     def __init__(
         self,
         world: World,
+        node_id: int,
         view: ClusterView,
         partitions: Partitions,
         groups: Callable[[], StateLogs[GroupShard]],
+        peers: Peers,
     ) -> None:
         self._world = world
+        self._node_id = node_id
         self._view = view
         self._partitions = partitions
         self._groups = groups
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._post = MarkerPost(peers)
+        self._works: dict[asyncio.Task[None], _Work] = {}
+        self._view_change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        view.on_change(self._view_changed)
 
     def write(self, log: StateLog[TransactionShard], action: WriteMarkers) -> None:
         """Begin to carry out a decision of this shard."""
-        task = asyncio.get_running_loop().create_task(_Work(self, log, action).run())
-        self._tasks.add(task)
+        work = _Work(self, log, action)
+        former = [task for task, other in self._works.items() if other.is_former(work)]
+        task = asyncio.get_running_loop().create_task(work.run(former))
+        self._works[task] = work
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._works[task]
         if not task.cancelled() and task.exception() is not None:
             logger.error("markers could not be written", exc_info=task.exception())
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        for task in self._works:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._works:
+            await asyncio.wait(self._works)
+        await self._post.stop()
+
+    # ── where ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def write_to(
+        self, name: TopicPartition, endings: Sequence[Ending], is_wanted: Callable[[], bool]
+    ) -> list[Error]:
+        """Write markers into a partition, whoever leads it; what became of each."""
+        leader_id = self._view.topics[name.topic].partitions[name.partition].leader
+        if leader_id == self._node_id:
+            return await self.append(name, endings, is_wanted)
+        if leader_id not in self._view.brokers:
+            return [Error.LEADER_NOT_AVAILABLE for _ in endings]
+        return await self._post.send(leader_id, name, endings, is_wanted)
+
+    def is_deleted(self, name: TopicPartition) -> bool:
+        """Whether the cluster, as far as this broker knows it, has no such partition."""
+        topic = self._view.topics.get(name.topic)
+        return topic is None or name.partition >= len(topic.partitions)
+
+    async def read_newest(self) -> None:
+        """Let this broker know all topics that there are now."""
+        await self._view.refresh()
+
+    async def until_change(self, timeout_s: float) -> bool:
+        """Whether the cluster has changed within a time; then it is worth a try."""
+        changed, _ = await asyncio.wait([self._view_change], timeout=timeout_s)
+        return bool(changed)
+
+    async def _view_changed(self, _change: ViewChange) -> None:
+        told, self._view_change = self._view_change, asyncio.get_running_loop().create_future()
+        told.set_result(None)
+
+    # ── here ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def append(
         self, name: TopicPartition, endings: Sequence[Ending], is_wanted: Callable[[], bool]
@@ -98,7 +135,7 @@ class Markers:
         try:
             if name.topic == OFFSETS_TOPIC:
                 return await self._append_to_groups(name.partition, endings, is_wanted)
-            return await self._append_to(self._partitions.find(*name), endings, is_wanted)
+            return await self._append_to(self._partitions.find_led(*name), endings, is_wanted)
         except ApiError as refused:
             return [refused.error for _ in endings]
 
@@ -122,7 +159,12 @@ class Markers:
     async def _append_to(
         self, partition: Partition, endings: Sequence[Ending], is_wanted: Callable[[], bool]
     ) -> list[Error]:
+        epoch = partition.epoch
+
         def append_some(some: Sequence[Ending]) -> list[Error]:
+            if partition.epoch != epoch:
+                raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+            partition.check_enough_in_sync()
             return [self._append_one(partition, each) if is_wanted() else Error.NOT_COORDINATOR for each in some]
 
         outcomes: list[Error] = []
@@ -130,7 +172,7 @@ class Markers:
             some = endings[start : start + APPENDED_AT_ONCE_MAX]
             outcomes += await partition.in_turn(partial(append_some, some))
             await asyncio.sleep(0)  # markers of thousands of producers must not hold up the loop
-        error = await _until_committed(partition) if Error.NONE in outcomes else Error.NONE
+        error = await _until_committed(partition, epoch) if Error.NONE in outcomes else Error.NONE
         return [error if outcome is Error.NONE else outcome for outcome in outcomes]
 
     def _append_one(self, partition: Partition, ending: Ending) -> Error:
@@ -146,11 +188,6 @@ class Markers:
             return refused.error
         return Error.NONE
 
-    def is_deleted(self, name: TopicPartition) -> bool:
-        """Whether the cluster has no such partition."""
-        topic = self._view.topics.get(name.topic)
-        return topic is None or name.partition >= len(topic.partitions)
-
 
 class _Work:
     """One decision, until it is carried out."""
@@ -163,38 +200,68 @@ class _Work:
         self._missing: dict[str, set[TopicPartition]] = {}
         self._of_partition: dict[TopicPartition, list[Marker]] = {}
         self._done: list[Marker] = []
-        self._writing = asyncio.Semaphore(PARTITIONS_AT_ONCE_MAX)
+        self._reading: asyncio.Future[None] | None = None
+        self._complained: set[TopicPartition] = set()
         for marker in action.markers:
             self._missing[marker.transactional_id] = set(marker.partitions)
             for name in sorted(marker.partitions):
                 self._of_partition.setdefault(name, []).append(marker)
 
-    async def run(self) -> None:
-        delay_s = RETRY_S_FIRST
-        while self._of_partition and self._is_wanted():
-            await asyncio.gather(*map(self._write, list(self._of_partition)))
-            if self._of_partition:
-                await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, RETRY_S_MAX)
+    def is_former(self, other: _Work) -> bool:
+        """Whether this is what the shard of the other began before it was read again."""
+        return self._log is other._log and self._machine is not other._machine
+
+    async def run(self, former: Sequence[asyncio.Task[None]]) -> None:
+        if former:
+            await asyncio.wait(former)
+        await asyncio.gather(*map(self._write_until_done, list(self._of_partition)))
+
+    def _is_current(self) -> bool:
+        return self._log.machine is self._machine and self._log.is_loaded and not self._log.is_over
 
     def _is_wanted(self) -> bool:
-        return self._log.machine is self._machine and self._log.is_loaded
+        return self._log.machine is self._machine and self._log.may_act
 
-    async def _write(self, name: TopicPartition) -> None:
-        waiting = self._of_partition[name]
-        endings = [Ending(each.producer, each.is_commit, self._coordinator_epoch, each.protocol) for each in waiting]
-        async with self._writing:
-            if self._markers.is_deleted(name):
-                outcomes = [Error.NONE for _ in waiting]
+    async def _write_until_done(self, name: TopicPartition) -> None:
+        delay_s = RETRY_S_FIRST
+        while self._is_current():
+            self._note(name, await self._write(name))
+            self._tell()
+            if name not in self._of_partition:
+                return
+            if await self._markers.until_change(delay_s):
+                delay_s = RETRY_S_FIRST
             else:
-                outcomes = await self._markers.append(name, endings, self._is_wanted)
-        self._note(name, waiting, outcomes)
-        self._tell()
+                delay_s = min(2 * delay_s, RETRY_S_MAX)
 
-    def _note(self, name: TopicPartition, waiting: Sequence[Marker], outcomes: Sequence[Error]) -> None:
+    async def _write(self, name: TopicPartition) -> list[Error]:
+        waiting = self._of_partition[name]
+        if self._markers.is_deleted(name):
+            await self._read_newest()
+            if self._markers.is_deleted(name):
+                outcome = Error.NONE if self._knows_newest else Error.UNKNOWN_TOPIC_OR_PARTITION
+                return [outcome for _ in waiting]
+        endings = [Ending(each.producer, each.is_commit, self._coordinator_epoch, each.protocol) for each in waiting]
+        return await self._markers.write_to(name, endings, self._is_wanted)
+
+    @property
+    def _knows_newest(self) -> bool:
+        reading = self._reading
+        return reading is not None and reading.done() and not reading.cancelled() and reading.exception() is None
+
+    async def _read_newest(self) -> None:
+        """A topic that this broker does not know may be newer than what it knows. Once is enough: the shard has known
+        it before."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._markers.read_newest())
+        await asyncio.wait([self._reading])
+        if not self._knows_newest:
+            self._reading = None
+
+    def _note(self, name: TopicPartition, outcomes: Sequence[Error]) -> None:
         """What became of the markers of a partition."""
         left = []
-        for marker, outcome in zip(waiting, outcomes, strict=True):
+        for marker, outcome in zip(self._of_partition[name], outcomes, strict=True):
             if outcome in OVER:
                 self._note_done(marker, name)
             elif outcome is Error.TRANSACTION_COORDINATOR_FENCED:
@@ -202,7 +269,9 @@ class _Work:
             else:
                 left.append(marker)
         if left:
-            logger.warning("%s: %d markers wait: %s", name, len(left), outcomes[0].name)
+            level = logging.INFO if name in self._complained else logging.WARNING
+            logger.log(level, "%s: %d markers wait: %s", name, len(left), outcomes[0].name)
+            self._complained.add(name)
             self._of_partition[name] = left
         else:
             del self._of_partition[name]
@@ -214,7 +283,7 @@ class _Work:
             self._done.append(marker)
 
     def _tell(self) -> None:
-        while self._done and self._is_wanted():
+        while self._done and self._is_current():
             some, self._done = self._done[:COMPLETED_AT_ONCE_MAX], self._done[COMPLETED_AT_ONCE_MAX:]
             self._log.do(_completing(some))
 
@@ -223,9 +292,9 @@ def _completing(markers: Sequence[Marker]) -> Callable[[TransactionShard, Moment
     return lambda machine, now: machine.markers_written(markers, now)
 
 
-async def _until_committed(partition: Partition) -> Error:
+async def _until_committed(partition: Partition, epoch: int) -> Error:
     """Wait for all that is in the log now; what came of it."""
-    if partition.is_gone:
+    if partition.is_gone or partition.leader is None or partition.epoch != epoch:
         return Error.NOT_LEADER_OR_FOLLOWER
     end_offset = partition.log.end_offset
     if partition.high_watermark >= end_offset:

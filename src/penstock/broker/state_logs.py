@@ -7,10 +7,11 @@ There is one shard for each partition that is led here, and for each epoch in wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic
+from typing import Any, Generic
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
+from penstock.base.steps import Moment, Step, Token
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.lease import Lease
@@ -75,7 +76,8 @@ class StateLogs(Generic[M]):
 
     def leader_of(self, key: str) -> int:
         """The broker that looks after a key; ApiError while there is none."""
-        leader_id = self._view.topics[self.topic].partitions[self.index_of(key)].leader
+        index = self.index_of(key)
+        leader_id = self._view.topics[self.topic].partitions[index].leader
         if leader_id == NO_LEADER or leader_id not in self._view.brokers:
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, f"nobody looks after {key!r} at the moment")
         return leader_id
@@ -91,6 +93,21 @@ class StateLogs(Generic[M]):
             raise ApiError(Error.NOT_COORDINATOR)
         log.check()
         return log
+
+    async def ask_all(self, decide: Callable[[M, Token, Moment], Step]) -> list[Any]:
+        """What every shard that is here answers; ApiError if one of them cannot, so that the list would lack it."""
+        if self.is_loading:
+            raise ApiError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+        answers = []
+        for log in self:
+            try:
+                answers.append(await log.ask(decide))
+            except ApiError as refused:
+                if log.is_over:
+                    continue  # another broker is asked for what it has
+                is_away = refused.error is Error.NOT_COORDINATOR
+                raise ApiError(Error.COORDINATOR_NOT_AVAILABLE if is_away else refused.error) from refused
+        return answers
 
     def __iter__(self) -> Iterator[StateLog[M]]:
         """Those that can be asked."""

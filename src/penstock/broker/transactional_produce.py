@@ -16,7 +16,7 @@ from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
 from penstock.broker.transaction_links import PRODUCE_ADDS_SINCE, add_or_verify, error_for_producer
-from penstock.broker.verification import Verification
+from penstock.broker.verification import Verification, Verifications
 from penstock.log.partition_log import Appended
 from penstock.wire.batch import ATTRIBUTES_OFFSET, CONTROL, HEADER_SIZE, TRANSACTIONAL, BatchHeader, read_header
 from penstock.wire.messages.k00_produce import ProduceRequest
@@ -46,6 +46,7 @@ class TransactionalProduce:
         self._producer: ProducerEpoch | None = None
         self._batches: dict[TopicPartition, tuple[Partition, BatchHeader]] = {}
         self._verifications: dict[TopicPartition, Verification] = {}
+        self._begun_with: dict[TopicPartition, Verifications] = {}
         self._errors: dict[TopicPartition, Error] = {}
 
     def take(self, partition: Partition, records: memoryview) -> None:
@@ -72,6 +73,7 @@ class TransactionalProduce:
         self._verifications.clear()
         self._errors.clear()
         for name, (partition, header) in self._batches.items():
+            self._begun_with[name] = partition.verifications
             try:
                 verification = partition.verifications.begin(
                     partition.log.producers, producer, header.base_sequence, is_add=self._is_add
@@ -121,6 +123,9 @@ class TransactionalProduce:
         """Append one checked batch."""
         if not _belongs_to_transaction(header):
             return partition.append(records, header, now_ms)
+        partition.require_leader()
+        if self._begun_with.get(partition.name, partition.verifications) is not partition.verifications:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)  # it has another leader epoch, in which nothing was verified
         producers = partition.log.producers
         if producers.repeated(header) is None:
             producer = ProducerEpoch(header.producer_id, header.producer_epoch)

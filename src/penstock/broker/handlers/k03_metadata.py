@@ -2,10 +2,15 @@
 
 A topic that does not exist is created on the way if both the broker (`auto.create.topics.enable`) and the request allow
 it. "All topics" is an empty list in version 0 and null later; an empty list later means none.
+
+A broker that is away, or that has no address on this listener, is no leader that a client could use: the partition has
+none then, and the error says why. In version 0 such brokers are left out of the replicas, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import dataclass
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
@@ -25,17 +30,30 @@ from penstock.wire.messages.k03_metadata import (
 from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
 
 
+LISTENER_NOT_FOUND_SINCE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is the same for all topics of a request."""
+
+    version: int
+    operations: int
+    listener_name: str
+
+
 async def handle(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    how = _Asked(context.version, operations, context.connection.listener_name)
     if request.topics is None or (context.version == 0 and not request.topics):
-        topics = [_describe(broker, topic, operations) for topic in sorted_topics(broker.view.topics.values())]
+        topics = _describe(broker, sorted_topics(broker.view.topics.values()), how)
     else:
         if any(topic.name is None or topic.topic_id != NO_ID for topic in request.topics) and context.version < 12:
             return MetadataResponse(
                 topics=[_refused_with_id(topic) for topic in request.topics], error_code=Error.INVALID_REQUEST
             )
         may_create = request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable")
-        topics = await _asked(broker, _without_repeats(request.topics), may_create, operations)
+        topics = await _asked(broker, _without_repeats(request.topics), may_create, how)
     is_cluster_asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -50,7 +68,7 @@ async def handle(broker: Broker, request: MetadataRequest, context: RequestConte
 
 
 async def _asked(
-    broker: Broker, asked: list[MetadataRequestTopic], may_create: bool, operations: int
+    broker: Broker, asked: list[MetadataRequestTopic], may_create: bool, how: _Asked
 ) -> list[MetadataResponseTopic]:
     found: list[Topic | ApiError] = []
     missing: list[str] = []
@@ -62,10 +80,9 @@ async def _asked(
     if missing and may_create:
         await broker.topics.create_on_demand(missing)
         found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
+    described = iter(_describe(broker, [topic for topic in found if isinstance(topic, Topic)], how))
     answers = [
-        _unknown(wanted, known.error, operations)
-        if isinstance(known, ApiError)
-        else _describe(broker, known, operations)
+        _unknown(wanted, known.error, how.operations) if isinstance(known, ApiError) else next(described)
         for wanted, known in zip(asked, found, strict=True)
     ]
     return list({(answer.name, answer.topic_id): answer for answer in answers}.values())
@@ -95,25 +112,44 @@ def _refused_with_id(asked: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=Error.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
-def _describe(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
-    alive = broker.view.brokers
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.internal,
-        partitions=[_partition(index, state, set(alive)) for index, state in enumerate(topic.partitions)],
-        topic_authorized_operations=operations,
-    )
+def _describe(broker: Broker, topics: list[Topic], how: _Asked) -> list[MetadataResponseTopic]:
+    reachable = {node.node_id for node in broker.nodes(how.listener_name)}
+    registered = broker.view.brokers.keys()
+    return [
+        MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.internal,
+            partitions=[
+                _partition(index, state, reachable, registered, how.version)
+                for index, state in enumerate(topic.partitions)
+            ],
+            topic_authorized_operations=how.operations,
+        )
+        for topic in topics
+    ]
 
 
-def _partition(index: int, state: PartitionState, alive: set[int]) -> MetadataResponsePartition:
-    has_leader = state.leader != NO_LEADER and state.leader in alive
+def _partition(
+    index: int, state: PartitionState, reachable: Set[int], registered: Set[int], version: int
+) -> MetadataResponsePartition:
+    replicas, isr = list(state.replicas), list(state.isr)
+    offline = [replica for replica in replicas if replica not in reachable]
+    has_leader = state.leader in reachable
+    error = Error.NONE
+    if version == 0 and offline:
+        error = Error.REPLICA_NOT_AVAILABLE
+        replicas = [replica for replica in replicas if replica in reachable]
+        isr = [replica for replica in isr if replica in reachable]
+    if not has_leader:
+        lacks_listener = state.leader in registered and version >= LISTENER_NOT_FOUND_SINCE
+        error = Error.LISTENER_NOT_FOUND if lacks_listener else Error.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
-        error_code=Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE,
+        error_code=error,
         partition_index=index,
         leader_id=state.leader if has_leader else NO_LEADER,
         leader_epoch=state.leader_epoch,
-        replica_nodes=list(state.replicas),
-        isr_nodes=list(state.isr),
-        offline_replicas=[replica for replica in state.replicas if replica not in alive],
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
     )

@@ -61,8 +61,8 @@ async def _find(broker: Broker, key: str, key_type: int, context: RequestContext
         if error.error.retriable:  # whatever it is, clients ask again after this one
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, error.message) from error
         raise
-    leader = broker.view.topics[shards.topic].partitions[shards.index_of(key)].leader
+    leader_id = shards.leader_of(key)
     for node in broker.nodes(context.connection.listener_name):
-        if node.node_id == leader:
+        if node.node_id == leader_id:
             return node
     raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from penstock.base.errors import ApiError, Error
+from itertools import chain
+
+from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 async def handle(broker: Broker, request: ListGroupsRequest, _context: RequestContext) -> ListGroupsResponse:
-    if broker.groups.is_loading:
-        return ListGroupsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS)
     states = frozenset(state.lower() for state in request.states_filter)
     types = frozenset(group_type.lower() for group_type in request.types_filter)
-    response = ListGroupsResponse()
     try:
-        for log in broker.groups:
-            response.groups += await log.ask(lambda shard, token, _now: shard.list_groups(token, states, types))
+        found = await broker.groups.ask_all(lambda shard, token, _now: shard.list_groups(token, states, types))
     except ApiError as refused:
         return ListGroupsResponse(error_code=refused.error)
-    return response
+    return ListGroupsResponse(groups=[*chain.from_iterable(found)])

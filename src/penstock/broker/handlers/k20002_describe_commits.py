@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 
-from penstock.base.errors import ApiError, Error
+from penstock.base.errors import ApiError
 from penstock.base.steps import Step
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import for_each
@@ -21,19 +22,13 @@ async def handle(broker: Broker, request: DescribeCommitsRequest, _context: Requ
     if request.names is not None:
         names = dict.fromkeys(request.names)
         return DescribeCommitsResponse(names=await for_each(names, partial(_describe, broker)))
-    if broker.transactions.is_loading:
-        return DescribeCommitsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS)
-    found: list[DescribeCommitsResponseName] = []
-    for log in broker.transactions:
-        try:
-            found += await log.ask(
-                lambda machine, token, _now: Step(
-                    answers=[(token, [*map(machine.many.describe, machine.many.names())])]
-                )
-            )
-        except ApiError as refused:
-            return DescribeCommitsResponse(error_code=refused.error)
-    return DescribeCommitsResponse(names=found)
+    try:
+        found = await broker.transactions.ask_all(
+            lambda machine, token, _now: Step(answers=[(token, [*map(machine.many.describe, machine.many.names())])])
+        )
+    except ApiError as refused:
+        return DescribeCommitsResponse(error_code=refused.error)
+    return DescribeCommitsResponse(names=[*chain.from_iterable(found)])
 
 
 async def _describe(broker: Broker, name: str) -> DescribeCommitsResponseName:

@@ -1,7 +1,8 @@
 """WriteTxnMarkers (1-2): write into partitions that transactions were committed or aborted.
 
 Coordinators send it to the leaders of a transaction's partitions, and tools to end a transaction that nobody ends. Each
-partition gets its markers in the order of the request; the answer has one entry for each producer.
+partition gets its markers in the order of the request; the answer has one entry for each producer. One partition that
+takes long (a replica that lags behind) does not keep the others from being told: it is asked for again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from penstock.base.errors import Error
+from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
@@ -25,6 +26,7 @@ from penstock.wire.messages.k27_write_txn_markers import (
 )
 
 WRITTEN_AT_ONCE_MAX = 500  # markers; then others get their turn
+COMMITTED_WITHIN_S = 10.0
 _SHARD_IS_AWAY = (Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
 
 Errors = dict[int, dict[TopicPartition, Error]]  # by producer id
@@ -36,8 +38,10 @@ async def handle(broker: Broker, request: WriteTxnMarkersRequest, _context: Requ
     for marker in request.markers:
         for name in dict.fromkeys(_partitions_of(marker)):
             of_producer = errors.setdefault(marker.producer_id, {})
-            if broker.partitions.get(name) is None:
-                of_producer[name] = Error.UNKNOWN_TOPIC_OR_PARTITION
+            try:
+                broker.partitions.find_led(*name)
+            except ApiError as refused:
+                of_producer[name] = refused.error
             else:
                 endings.setdefault(name, []).append(_ending(marker))
     await asyncio.gather(*(_write(broker, name, each, errors) for name, each in endings.items()))
@@ -62,7 +66,11 @@ def _ending(marker: WriteTxnMarkersRequestMarker) -> Ending:
 async def _write(broker: Broker, name: TopicPartition, endings: list[Ending], errors: Errors) -> None:
     for start in range(0, len(endings), WRITTEN_AT_ONCE_MAX):
         some = endings[start : start + WRITTEN_AT_ONCE_MAX]
-        outcomes = await broker.markers.append(name, some, lambda: True)
+        try:
+            async with asyncio.timeout(COMMITTED_WITHIN_S):
+                outcomes = await broker.markers.append(name, some, lambda: True)
+        except TimeoutError:
+            outcomes = [Error.REQUEST_TIMED_OUT for _ in some]
         for ending, outcome in zip(some, outcomes, strict=True):
             told = Error.NOT_LEADER_OR_FOLLOWER if outcome in _SHARD_IS_AWAY else outcome
             errors[ending.producer.producer_id][name] = told

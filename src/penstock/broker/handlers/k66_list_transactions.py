@@ -7,8 +7,9 @@ others get their turn.
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 
-from penstock.base.errors import ApiError, Error
+from penstock.base.errors import ApiError
 from penstock.base.steps import Step
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
@@ -27,14 +28,11 @@ async def handle(
     broker: Broker, request: ListTransactionsRequest, _context: RequestContext
 ) -> ListTransactionsResponse:
     unknown = [label for label in dict.fromkeys(request.state_filters) if label not in STATE_OF_LABEL]
-    if broker.transactions.is_loading:
-        return ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS, unknown_state_filters=unknown)
     try:
-        found: list[ListTransactionsResponseTransaction] = []
-        for log in broker.transactions:
-            found += await log.ask(
-                lambda machine, token, now: Step(answers=[(token, machine.list_transactions(request, now.wall_ms))])
-            )
+        lists = await broker.transactions.ask_all(
+            lambda machine, token, now: Step(answers=[(token, machine.list_transactions(request, now.wall_ms))])
+        )
+        found: list[ListTransactionsResponseTransaction] = [*chain.from_iterable(lists)]
         if request.transactional_id_pattern:
             found = await _matching(request.transactional_id_pattern, found)
     except ApiError as refused:

@@ -1,6 +1,11 @@
-"""DescribeTopicPartitions (0): topics and their partitions, in pages: the answer says where the next one begins."""
+"""DescribeTopicPartitions (0): topics and their partitions, in pages: the answer says where the next one begins.
+
+A partition without a leader that this listener's clients can reach has none here, and that is no error.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Set
 
 from penstock.base.errors import Error
 from penstock.base.identifiers import NO_ID, topic_name_problem
@@ -20,8 +25,9 @@ from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
 
 
 def handle(
-    broker: Broker, request: DescribeTopicPartitionsRequest, _context: RequestContext
+    broker: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
+    reachable = {node.node_id for node in broker.nodes(context.connection.listener_name)}
     names = sorted({topic.name for topic in request.topics} or broker.view.topics)
     first_partition = 0
     if request.cursor is not None:
@@ -42,7 +48,7 @@ def handle(
             continue
         first_partition = min(first_partition, len(topic.partitions))
         end = min(first_partition + room, len(topic.partitions))
-        response.topics.append(_describe(broker, topic, first_partition, end))
+        response.topics.append(_describe(topic, first_partition, end, reachable))
         room -= end - first_partition
         if end < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
@@ -70,27 +76,24 @@ def _refused(name: str, error: Error) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _describe(broker: Broker, topic: Topic, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
-    alive = broker.view.brokers
+def _describe(topic: Topic, first: int, end: int, reachable: Set[int]) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(index, topic.partitions[index], set(alive)) for index in range(first, end)],
+        partitions=[_partition(index, topic.partitions[index], reachable) for index in range(first, end)],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(index: int, state: PartitionState, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = state.leader != NO_LEADER and state.leader in alive
+def _partition(index: int, state: PartitionState, reachable: Set[int]) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
-        error_code=Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=state.leader if has_leader else NO_LEADER,
+        leader_id=state.leader if state.leader in reachable else NO_LEADER,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.eligible),
         last_known_elr=[],
-        offline_replicas=[replica for replica in state.replicas if replica not in alive],
+        offline_replicas=[replica for replica in state.replicas if replica not in reachable],
     )
