@@ -306,7 +306,7 @@ class FollowerSession:
     def _leader_of(self, partition: Partition, known_epoch: int) -> Leader:
         """The leader's state, if this follower may fetch from it."""
         leader = partition.leader
-        if leader is None:
+        if leader is None or known_epoch < 0:  # whoever is a replica knows the epoch
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         if known_epoch != leader.epoch:
             raise ApiError(Error.FENCED_LEADER_EPOCH if known_epoch < leader.epoch else Error.UNKNOWN_LEADER_EPOCH)
