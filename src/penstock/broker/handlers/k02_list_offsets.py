@@ -5,6 +5,9 @@
 There is no tiered storage here, so -4 is -2, and -5 and -6 have no answer (offset -1). The end offset is not told
 before the high watermark has reached the start of this leader's epoch. Finding a record by its time looks into one
 batch, which is read beside the loop.
+
+Only leaders answer. To a follower, which asks when its position is not in the leader's log, the latest offset is the
+end of that log.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestCo
     for topic in request.topics:
         counts = Counter(part.partition_index for part in topic.partitions)
         answers = [
-            await _answer(broker, topic.name, part, request.isolation_level, context.version)
+            await _answer(broker, topic.name, part, request, context.version)
             for part in topic.partitions
             if counts[part.partition_index] == 1
         ]
@@ -57,14 +60,17 @@ async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestCo
 
 
 async def _answer(
-    broker: Broker, topic: str, part: ListOffsetsRequestPartition, isolation_level: int, version: int
+    broker: Broker, topic: str, part: ListOffsetsRequestPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsResponsePartition:
     try:
         if version < _SINCE_VERSION.get(part.timestamp, 0) or part.timestamp < EARLIEST_PENDING_UPLOAD:
             raise ApiError(Error.UNSUPPORTED_VERSION)
-        partition = broker.partitions.find(topic, part.partition_index)
+        partition = broker.partitions.find_led(topic, part.partition_index)
         partition.check_epoch(part.current_leader_epoch)
-        timestamp, offset, epoch = await _find(broker, partition, part.timestamp, isolation_level)
+        if request.replica_id >= 0 and part.timestamp == LATEST:
+            timestamp, offset, epoch = -1, partition.log.end_offset, partition.epoch
+        else:
+            timestamp, offset, epoch = await _find(broker, partition, part.timestamp, request.isolation_level)
     except ApiError as error:
         return ListOffsetsResponsePartition(partition_index=part.partition_index, error_code=error.error)
     except OSError as error:

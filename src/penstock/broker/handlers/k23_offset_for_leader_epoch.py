@@ -31,7 +31,7 @@ def _answer(
 ) -> OffsetForLeaderEpochResponsePartition:
     answer = OffsetForLeaderEpochResponsePartition(partition=part.partition)
     try:
-        partition = broker.partitions.find(topic, part.partition)
+        partition = broker.partitions.find_led(topic, part.partition)
         partition.check_epoch(part.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.end_of_epoch(part.leader_epoch)
     except ApiError as error:
