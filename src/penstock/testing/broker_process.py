@@ -117,12 +117,12 @@ class BrokerProcess:
     def kill(self) -> None:
         """End it at once (SIGKILL), as a crash of the process does."""
         self._running().kill()
-        self._wait_for_end(STOP_TIMEOUT_S)
+        self.wait_for_end(STOP_TIMEOUT_S)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Ask it to stop (SIGTERM) and wait until it has; it must end with the exit code 0."""
         self._running().terminate()
-        code = self._wait_for_end(timeout_s)
+        code = self.wait_for_end(timeout_s)
         if code != 0:
             raise self._error(f"the broker stopped with the exit code {code}")
 
@@ -151,7 +151,7 @@ class BrokerProcess:
         if self.is_running:
             self.resume()
             self._process.terminate()
-        self._wait_for_end(STOP_TIMEOUT_S)
+        self.wait_for_end(STOP_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self if self.is_running else self.start()
@@ -180,17 +180,17 @@ class BrokerProcess:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not select.select([process.stdout], [], [], left_s)[0]:
                 process.kill()
-                self._wait_for_end(STOP_TIMEOUT_S)
+                self.wait_for_end(STOP_TIMEOUT_S)
                 raise self._error(f"the broker was not ready after {self._start_timeout_s} s", log_from_bytes)
             piece = os.read(process.stdout.fileno(), 4096)
             if not piece:
-                code = self._wait_for_end(STOP_TIMEOUT_S)
+                code = self.wait_for_end(STOP_TIMEOUT_S)
                 raise self._error(f"the broker did not start, exit code {code}", log_from_bytes)
             received += piece
         line = received.decode().splitlines()[0]
         if not line.startswith(READY):
             process.kill()
-            self._wait_for_end(STOP_TIMEOUT_S)
+            self.wait_for_end(STOP_TIMEOUT_S)
             raise self._error(f"expected the ready line, not {line!r}", log_from_bytes)
         return line.removeprefix(READY).split()[0].split(",")
 
@@ -199,7 +199,8 @@ class BrokerProcess:
             raise self._error("the broker is not running")
         return self._process
 
-    def _wait_for_end(self, timeout_s: float) -> int:
+    def wait_for_end(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait until it has ended by itself; returns the exit code."""
         assert self._process is not None
         try:
             code = self._process.wait(timeout_s)

@@ -94,13 +94,13 @@ class ClusterBroker(BrokerProcess):
     def kill(self) -> None:
         """End the broker at once (SIGKILL); its watcher ends its session, and then itself."""
         os.kill(self.pid, signal.SIGKILL)
-        self._wait_for_end(STOP_TIMEOUT_S)
+        self.wait_for_end()
 
     def kill_watcher(self) -> None:
         """End the watcher at once (SIGKILL), and wait until the broker has followed."""
         pid = self.pid
         self._running().kill()
-        self._wait_for_end(STOP_TIMEOUT_S)
+        self.wait_for_end()
         _wait_until(lambda: not is_alive(pid), f"broker {self.broker_id} outlives its watcher", STOP_TIMEOUT_S)
 
     def pause(self) -> None:
