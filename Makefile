@@ -7,7 +7,7 @@ TYPES := $(wildcard src/penstock/*/_*.pxd)
 SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/base/compiled.py $(TYPES) $(TYPES:.pxd=.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check format lint types imports docs bench clean
+.PHONY: help run test test-all sim check format lint types imports docs bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ test: $(VENV)/.dev ## set up and run the tests: the fast ones and a sample of ea
 
 test-all: $(VENV)/.dev ## every suite in its long form
 	@$(BIN)/python -m pytest -q --long $(ARGS)
+
+sim: $(VENV)/.dev ## random runs of whole clusters in the simulator (SEEDS=200, FIRST=0)
+	@$(BIN)/python -m penstock.testing.sim_seeds $(or $(SEEDS),200) --first $(or $(FIRST),0)
 
 check: format lint types imports test ## what continuous integration runs
 

@@ -160,7 +160,7 @@ class ClusterAdmin:
         """Settings that brokers and the controller must take over."""
         where = self._partitions[self._random.randrange(len(self._partitions))]
         min_isr = self.min_isr_values[self._random.randrange(len(self.min_isr_values))]
-        changes = {"min.insync.replicas": min_isr, "segment.bytes": str(20_000 + self._random.randrange(100_000))}
+        changes = {"min.insync.replicas": min_isr, "segment.ms": str(500 + self._random.randrange(10_000))}
         rows = [
             IncrementalAlterConfigsRequestConfig(name=name, config_operation=SET, value=value)
             for name, value in changes.items()
