@@ -55,6 +55,17 @@ def place_instead(
     ]
 
 
+def place_more(
+    brokers: Sequence[Candidate], assignments: Sequence[Sequence[int]], replication_factor: int
+) -> list[tuple[int, ...]]:
+    """The assignments of a topic with further brokers behind them, up to that many replicas."""
+    assert replication_factor <= len(brokers)
+    placing = _Placing(sorted(brokers, key=lambda broker: broker.broker_id))
+    for replicas in assignments:
+        placing.count_existing(replicas)
+    return [placing.extended(replicas, replication_factor) for replicas in assignments]
+
+
 class _Placing:
     """The counts of one placement, which the next choice looks at. Brokers are known here by their place in the row."""
 
@@ -107,12 +118,27 @@ class _Placing:
             return None
         is_leader = replicas[0] == leaving
         best = self._best(left, chosen, is_leader=is_leader)
-        self._replicas[best] += 1
         self._leaders[best] += is_leader
-        for other in chosen:
-            self._shared[best][other] += 1
-            self._shared[other][best] += 1
+        self._count_further(best, chosen)
         return tuple(self._ids[best] if broker_id == leaving else broker_id for broker_id in replicas)
+
+    def extended(self, replicas: Sequence[int], replication_factor: int) -> tuple[int, ...]:
+        """The replicas with further brokers behind them, which are counted."""
+        chosen = [self._place_of[broker_id] for broker_id in replicas if broker_id in self._place_of]
+        more: list[int] = []
+        while len(replicas) + len(more) < replication_factor:
+            best = self._best([place for place in range(len(self._ids)) if place not in chosen], chosen)
+            self._count_further(best, chosen)
+            chosen.append(best)
+            more.append(self._ids[best])
+        return (*replicas, *more)
+
+    def _count_further(self, place: int, chosen: Sequence[int]) -> None:
+        """One more replica, of a partition that has those already."""
+        self._replicas[place] += 1
+        for other in chosen:
+            self._shared[place][other] += 1
+            self._shared[other][place] += 1
 
     def count_existing(self, replicas: Sequence[int]) -> None:
         """A partition that was placed before, perhaps on brokers that are not here now."""
