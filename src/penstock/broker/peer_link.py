@@ -1,8 +1,8 @@
 """One connection to another broker: requests go out as they come, answers come back in the same order.
 
 Small answers are received into one buffer of the link and copied out of it. A large one, as of a fetch, gets a buffer
-of its own that grows with the bytes that arrive and is filled exactly to its end: the records in the answer are slices
-of it, and live as long as somebody holds them.
+of its own, which begins with the size of the largest so far, grows with the bytes that arrive, and is filled exactly to
+its end: the records in the answer are slices of it, and live as long as somebody holds them.
 
 An answer that nobody waits for any more stands before those of later requests, and perhaps will never come. So a link
 that was given up by one is used by nobody else, and ends when the others have their answers.
@@ -60,6 +60,7 @@ class PeerLink:
         self._waits_for_room = False
         self._small = memoryview(bytearray(RECEIVE_BYTES))
         self._large = bytearray()  # the unfinished answer, from its correlation id on
+        self._largest = RECEIVE_BYTES  # of the answers so far: so much is believed at once of what one says of its size
         self._large_needs = 0  # its size; 0 while the small buffer is received into
         self._filled = 0  # of the buffer that is received into
         stream.watch_read(self._readable)
@@ -150,6 +151,7 @@ class PeerLink:
             self._take_small()
         elif self._filled == self._large_needs:
             answer, self._large = self._large, bytearray()
+            self._largest = max(self._largest, len(answer))
             self._large_needs = self._filled = 0
             self._take_answer(memoryview(answer))
         elif self._filled == len(self._large):
@@ -172,7 +174,7 @@ class PeerLink:
         self._filled = end - start
 
     def _begin_large(self, beginning: memoryview, size: int) -> None:
-        self._large = bytearray(min(size, max(RECEIVE_BYTES, 2 * len(beginning))))
+        self._large = bytearray(min(size, max(self._largest, 2 * len(beginning))))
         self._large[: len(beginning)] = beginning
         self._large_needs, self._filled = size, len(beginning)
 
