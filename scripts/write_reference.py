@@ -1,6 +1,6 @@
-"""Write docs/reference/settings.md and errors.md from the tables, or compare them with `--check`.
+"""Write docs/reference/settings.md, errors.md and metrics.md from the tables, or compare them with `--check`.
 
-The tables in `penstock.base` are the only source: nobody edits the pages by hand.
+The tables in the program are the only source: nobody edits the pages by hand.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from penstock.base.pending_settings import NOT_WITHOUT_EFFECT, PENDING_SETTINGS
 from penstock.base.setting_values import DOUBLE_MAX, INT_MAX, LONG_MAX, format_value
 from penstock.base.settings import Dynamic, Section, Setting
 from penstock.base.topic_settings import IGNORED_TOPIC_SETTINGS, TOPIC_SETTINGS
+from penstock.broker.metrics import SECTIONS
+from penstock.broker.metrics_format import Family
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 GENERATED = "<!-- Written by scripts/write_reference.py from the tables in penstock.base. Do not edit. -->\n"
+GENERATED_METRICS = "<!-- Written by scripts/write_reference.py from penstock.broker.metrics. Do not edit. -->\n"
 
 SETTINGS_INTRO = """# Settings
 
@@ -51,6 +54,16 @@ effect, or did; elsewhere this attempt surely did not. An idempotent producer ca
 
 | code | name | retry | open | meaning |
 |---:|---|---|---|---|
+"""
+
+METRICS_INTRO = """# Metrics
+
+What a broker serves at `/metrics`, on `metrics.listener`, in the format of Prometheus. How to use it, and rules for
+alerts: [the guide](../guides/metrics.md).
+
+Everything is of this one broker and since its start, unless it says otherwise. A counter (its name ends in `_total`)
+only grows, so ask for its `rate`. A histogram has the series `_bucket`, `_sum` and `_count`. Times are in seconds and
+sizes in bytes.
 """
 
 CHANGE = {Dynamic.READ_ONLY: "restart", Dynamic.PER_BROKER: "one broker", Dynamic.CLUSTER_WIDE: "any time"}
@@ -140,13 +153,33 @@ def errors_page() -> str:
     return GENERATED + ERRORS_INTRO + "".join(rows)
 
 
+def metrics_page() -> str:
+    """The page of all metrics."""
+    parts = [GENERATED_METRICS, METRICS_INTRO]
+    for section in SECTIONS:
+        rows = "".join(metric_row(family) for family in section.families)
+        head = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
+        parts.append(f"\n## {section.title}\n\n{section.intro}\n\n{head}{rows}")
+    return "".join(parts)
+
+
+def metric_row(family: Family) -> str:
+    """One family."""
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return f"| `{family.name}` | {family.kind.value} | {labels} | {cell(family.help)} |\n"
+
+
 def main() -> int:
     """Write the pages, or say which ones are out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with the pages that are there; write nothing")
     arguments = parser.parse_args()
     stale = []
-    for name, text in (("settings.md", settings_page()), ("errors.md", errors_page())):
+    for name, text in (
+        ("settings.md", settings_page()),
+        ("errors.md", errors_page()),
+        ("metrics.md", metrics_page()),
+    ):
         path = REFERENCE / name
         if arguments.check:
             if not path.exists() or path.read_text(encoding="utf-8") != text:
