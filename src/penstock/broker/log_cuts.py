@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from penstock.broker.partition import Partition
+from penstock.broker.reworking import rework
 from penstock.replication.follower import EpochEnd, Placed, cut_offset
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ async def cut_back(partition: Partition, epoch: int, diverging: EpochEnd) -> Non
         )
         log.truncate_to(offset)
 
-    await partition.rework(epoch, cut)
+    await rework(partition, cut, lambda: partition.require_following(epoch))
 
 
 async def place(partition: Partition, epoch: int, placed: Placed) -> None:
@@ -40,7 +41,11 @@ async def place(partition: Partition, epoch: int, placed: Placed) -> None:
             placed.offset,
             log.end_offset,
         )
-        await partition.rework(epoch, lambda: log.truncate_fully_and_start_at(placed.offset))
+        await rework(
+            partition,
+            lambda: log.truncate_fully_and_start_at(placed.offset),
+            lambda: partition.require_following(epoch),
+        )
     elif placed.offset < log.end_offset:
         logger.warning(
             "%s: cut back from offset %d to %d, where the leader's log ends",
@@ -52,4 +57,4 @@ async def place(partition: Partition, epoch: int, placed: Placed) -> None:
         def cut() -> None:
             log.truncate_to(placed.offset)
 
-        await partition.rework(epoch, cut)
+        await rework(partition, cut, lambda: partition.require_following(epoch))

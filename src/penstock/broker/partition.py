@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -311,28 +311,28 @@ class Partition:
             for wait in [*self.fetch_waits, *self.stable_waits]:
                 wait.on_change()
 
-    async def rework(self, epoch: int, work: Callable[[], None]) -> None:
-        """As the follower in an epoch change what is stored, beside the loop; nothing is appended meanwhile."""
-        while self.is_syncing or self._plan is not None:
-            await self.sync_is_over()
-            await asyncio.sleep(0)  # what is called back when it ends comes first
-        self.require_following(epoch)
+    def begin_rework(self, work: Callable[[], None]) -> asyncio.Future[None] | None:
+        """Begin to change what is stored, beside the loop, until `end_rework`; None while a sync is under way."""
+        if self.is_syncing or self._plan is not None:
+            return None
         self.is_syncing = self.is_reworking = True
+        self.takes_at_once = False
         self._sync = working = asyncio.ensure_future(self._disk.run("sync", work))
-        try:
-            await asyncio.wait([working])
-            working.result()
-        except OSError as error:
-            self.log.fail(str(error))
-            self._on_storage_failure(self, ApiError(Error.KAFKA_STORAGE_ERROR, str(error)))
-            raise ApiError(Error.KAFKA_STORAGE_ERROR, str(error)) from error
-        finally:
-            self.is_syncing = self.is_reworking = False
-            log = self.log
-            self._followed_high_watermark = max(min(self._followed_high_watermark, log.end_offset), log.start_offset)
-            self._tell_writers()
-            if self._is_sync_planned:
-                self._sync_now()
+        return working
+
+    def end_rework(self) -> None:
+        self.is_syncing = self.is_reworking = False
+        log = self.log
+        self._followed_high_watermark = max(min(self._followed_high_watermark, log.end_offset), log.start_offset)
+        self.takes_at_once = self._would_take_at_once
+        self._tell_writers()
+        if self._is_sync_planned:
+            self._sync_now()
+
+    def storage_failed(self, reason: str) -> None:
+        """The disk cannot be trusted any more."""
+        self.log.fail(reason)
+        self._on_storage_failure(self, ApiError(Error.KAFKA_STORAGE_ERROR, reason))
 
     async def _until_synced(self, end_offset: int) -> None:
         while self.log.recovery_point < end_offset and not self.is_gone:
@@ -420,8 +420,8 @@ class Partition:
         """Call back when everything below an offset is committed, or when that can no longer be known."""
         self._commit_waits.append((end_offset, callback))
 
-    def forget_commit_wait(self, callback: Callable[[Error], None]) -> None:
-        self._commit_waits = [wait for wait in self._commit_waits if wait[1] is not callback]
+    def forget_commit_waits(self, callbacks: Collection[Callable[[Error], None]]) -> None:
+        self._commit_waits = [wait for wait in self._commit_waits if wait[1] not in callbacks]
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Call back, in the order of asking, when the sync under way has ended."""

@@ -4,6 +4,9 @@ Opening takes the lock, checks the owner, reads the checkpoints and takes away t
 clean stop leaves one again. The checkpoints say where recovery begins (recovery points), where logs begin (log starts)
 and how far they were committed (high watermarks). They may lag behind, which costs time; they must never run ahead,
 which would cost data: a log that is cut lowers them first.
+
+A replica that is moved here from another directory is a *future* one until it has everything: its folder has a name of
+its own, and a clean stop closes it like the others. To be renamed is what makes it the replica; see `moved_from.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ from penstock.log.checkpoints import DamagedCheckpoint, encode_offsets, read_off
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.meta_properties import LogDirectoryError, MetaProperties, claim
-from penstock.log.names import deleted_folder_name, is_deleted_folder, partition_of_folder
+from penstock.log.moved_from import read_moved_from, write_moved_from
+from penstock.log.names import (
+    deleted_folder_name,
+    future_folder_name,
+    is_deleted_folder,
+    partition_of_folder,
+    partition_of_future_folder,
+)
 from penstock.log.partition_log import PartitionLog
 from penstock.log.partition_metadata import read_topic_id
 from penstock.log.removal import remove_folder
@@ -45,6 +55,14 @@ class StoredPartition(NamedTuple):
     topic_id: UUID | None
 
 
+class StoredFuture(NamedTuple):
+    """The folder of a copy that is not whole yet, as it was found."""
+
+    topic_partition: TopicPartition
+    topic_id: UUID | None
+    folder_name: str
+
+
 class LogDirectory:
     """One of the broker's log directories, locked and in use."""
 
@@ -53,6 +71,7 @@ class LogDirectory:
         self.path = path
         self.meta = meta
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}  # copies that are not whole yet
         self.files = FileCache(disk)
         self.offline: str | None = None
         self.high_watermarks = self._read(HIGH_WATERMARKS_FILE)
@@ -67,6 +86,7 @@ class LogDirectory:
             HIGH_WATERMARKS_FILE: frozenset(self.high_watermarks),
         }
         self._closed_cleanly: set[TopicPartition] = set()
+        self._futures_closed: set[str] = set()  # their folders
         self._has_failed = False
         self._written: dict[str, bytes] = {}
         self._writing = ThreadLock()
@@ -170,6 +190,84 @@ class LogDirectory:
         self._forget(topic_partition)
         return deleted
 
+    # -- replicas that are moved here, or away
+
+    def stored_futures(self) -> list[StoredFuture]:
+        """The copies under way that have a folder here."""
+        found = []
+        for name in self.disk.list_dir(self.path):
+            topic_partition = partition_of_future_folder(name)
+            folder = f"{self.path}/{name}"
+            if topic_partition is not None and self.disk.is_dir(folder):
+                found.append(StoredFuture(topic_partition, read_topic_id(self.disk, folder), name))
+        return found
+
+    def make_future(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig, source: LogDirectory
+    ) -> PartitionLog:
+        """Begin a copy of a replica in another directory. Blocks."""
+        name = future_folder_name(topic_partition, self._random.randbytes(16).hex())
+        assert name is not None, "the topic's name is too long to be moved"
+        folder = f"{self.path}/{name}"
+        moved_from = (source.meta.directory_id, *read_moved_from(self.disk, f"{source.path}/{topic_partition}"))
+        self.disk.make_dirs(folder)
+        write_moved_from(self.disk, folder, [each for each in moved_from if each != self.meta.directory_id])
+        return self.open_future(StoredFuture(topic_partition, topic_id, name), topic_id, config, is_clean=True)
+
+    def open_future(
+        self, stored: StoredFuture, topic_id: UUID, config: LogConfig, *, is_clean: bool | None = None
+    ) -> PartitionLog:
+        """Go on with a copy, clean as this directory was if nothing else is known. Blocks when it must be recovered."""
+        log = PartitionLog.open(
+            self.disk,
+            self._clock,
+            self.path,
+            stored.topic_partition,
+            config,
+            topic_id=topic_id,
+            clean_shutdown=self.was_clean if is_clean is None else is_clean,
+            files=self.files,
+            folder_name=stored.folder_name,
+        )
+        self.futures[stored.topic_partition] = log
+        return log
+
+    def finish_future(self, topic_partition: TopicPartition, high_watermark: int) -> StoredFuture:
+        """Close a copy that has everything, and write down what belongs to it. Blocks."""
+        log = self.futures.pop(topic_partition)
+        log.close()
+        self._recovery_points[topic_partition] = log.recovery_point
+        self._log_starts[topic_partition] = log.start_offset
+        self.high_watermarks[topic_partition] = high_watermark
+        self.write_offsets()
+        self.write_high_watermarks({})
+        return StoredFuture(topic_partition, log.topic_id, log.folder.rpartition("/")[2])
+
+    def promote_future(self, stored: StoredFuture, topic_id: UUID, config: LogConfig) -> PartitionLog:
+        """Make a finished copy the replica: from here on the one it was copied from is stale. Blocks."""
+        folder = f"{self.path}/{stored.folder_name}"
+        self.disk.rename(folder, f"{self.path}/{stored.topic_partition}")
+        self.files.drop_folder(folder)
+        self.disk.sync_dir(self.path)
+        self._closed_cleanly.add(stored.topic_partition)
+        return self.open_partition(stored.topic_partition, topic_id, config)
+
+    def delete_future(self, stored: StoredFuture) -> None:
+        """Give a copy up; `remove_deleted` removes what is left of it. Blocks."""
+        self.futures.pop(stored.topic_partition, None)
+        folder = f"{self.path}/{stored.folder_name}"
+        name = deleted_folder_name(stored.topic_partition, self._random.randbytes(16).hex())
+        self.disk.rename(folder, f"{self.path}/{name}")
+        self.files.drop_folder(folder)
+        self.disk.sync_dir(self.path)
+
+    def moved_away(self, topic_partition: TopicPartition) -> None:
+        """The replica is another directory's now; what is left of it here is to be deleted (`retire_sources`)."""
+        del self.logs[topic_partition]
+        self._closed_cleanly.add(topic_partition)
+
+    # -- what the files say
+
     def _forget(self, topic_partition: TopicPartition) -> None:
         """The files lose it with the next checkpoint: a delete needs no room, and no sync for each partition."""
         self._recovery_points.pop(topic_partition, None)
@@ -228,7 +326,7 @@ class LogDirectory:
         if self.offline is None:
             self.offline = reason
             logger.error("log directory %s goes offline: %s", self.path, reason)
-            for log in list(self.logs.values()):  # a thread may be opening others
+            for log in [*self.logs.values(), *self.futures.values()]:  # a thread may be opening others
                 log.fail(f"log directory {self.path} is offline: {reason}")
 
     def has_room(self, reserve_bytes: int) -> bool:
@@ -239,6 +337,10 @@ class LogDirectory:
         """Close every log, write the checkpoints and leave the mark of a clean stop. Blocks."""
         for topic_partition in list(self.logs):
             self.close_partition(topic_partition)
+        for log in self.futures.values():
+            log.close()
+            self._futures_closed.add(log.folder.rpartition("/")[2])
+            self._has_failed |= log.failure is not None
         if self.offline is None and self._all_closed_cleanly():
             self.write_offsets()
             write_file_durably(self.disk, f"{self.path}/{CLEAN_STOP_FILE}", CLEAN_STOP_CONTENT)
@@ -248,8 +350,11 @@ class LogDirectory:
         """Partitions that were never opened are still as the last stop left them."""
         if self._has_failed:
             return False
+        if self.was_clean:
+            return True
         stored = {partition.topic_partition for partition in self.stored_partitions()}
-        return self.was_clean or stored <= self._closed_cleanly
+        futures = {future.folder_name for future in self.stored_futures()}
+        return stored <= self._closed_cleanly and futures <= self._futures_closed
 
     def abandon(self) -> None:
         """Let go of the lock without writing anything."""
@@ -263,6 +368,24 @@ def _make_dirs_durably(disk: Disk, path: str) -> None:
             _make_dirs_durably(disk, parent)
         disk.make_dirs(path)
         disk.sync_dir(parent or ("/" if path.startswith("/") else "."))
+
+
+def retire_sources(directory: LogDirectory, topic_partition: TopicPartition, all_: Iterable[LogDirectory]) -> None:
+    """Delete what a replica has left in the directories that it was moved from, as far as they can be reached. Blocks.
+
+    Once it is gone for sure, the replica forgets where it came from.
+    """
+    folder = f"{directory.path}/{topic_partition}"
+    by_id = {other.meta.directory_id: other for other in all_ if other.offline is None}
+    moved_from = read_moved_from(directory.disk, folder)
+    if not moved_from:
+        return
+    topic_id = read_topic_id(directory.disk, folder)
+    for other in [by_id[each] for each in moved_from if each in by_id]:
+        old = f"{other.path}/{topic_partition}"
+        if other.disk.is_dir(old) and read_topic_id(other.disk, old) in (topic_id, None):
+            other.delete_stored(topic_partition)
+    write_moved_from(directory.disk, folder, [each for each in moved_from if each not in by_id])
 
 
 def choose_directory(directories: Iterable[LogDirectory]) -> LogDirectory:

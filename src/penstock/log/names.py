@@ -18,10 +18,12 @@ TEMPORARY = ".tmp"
 
 EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
+MOVED_FROM_FILE = "moved-from"
 
 INDEX_SUFFIXES = (INDEX, TIME_INDEX, TXN_INDEX)
 
 DELETE_FOLDER_SUFFIX = "-delete"
+FUTURE_FOLDER_SUFFIX = "-future"
 
 _OFFSET_DIGITS = 20
 _FOLDER_NAME_LENGTH_MAX = 255
@@ -58,3 +60,18 @@ def deleted_folder_name(partition: TopicPartition, unique_hex: str) -> str:
 def is_deleted_folder(name: str) -> bool:
     head, dot, tail = name.rpartition(".")
     return bool(dot) and bool(head) and tail.endswith(DELETE_FOLDER_SUFFIX)
+
+
+def future_folder_name(partition: TopicPartition, unique_hex: str) -> str | None:
+    """What the folder of a replica is called while it is copied into another log directory; None if that is too long.
+
+    Unlike a deleted one it has to say whose it is, so the topic's name cannot be cut.
+    """
+    name = f"{partition}.{unique_hex}{FUTURE_FOLDER_SUFFIX}"
+    return name if len(name) <= _FOLDER_NAME_LENGTH_MAX else None
+
+
+def partition_of_future_folder(name: str) -> TopicPartition | None:
+    """The partition of which a folder is the copy under way, or None if it is none."""
+    head, dot, tail = name.rpartition(".")
+    return partition_of_folder(head) if dot and tail.endswith(FUTURE_FOLDER_SUFFIX) else None

@@ -113,13 +113,14 @@ class PartitionLog(LogEnd):
         log_start_offset: int = 0,
         files: FileCache | None = None,
         lower_recovery_point: Callable[[], None] | None = None,
+        folder_name: str | None = None,
     ) -> PartitionLog:
         """Open the partition's folder in a log directory, or make it. After an unclean stop this blocks for a while.
 
         `lower_recovery_point` is called before the log is cut below its recovery point or its start: it must make
         durable what `recovery_point` and `start_offset` are then.
         """
-        folder = f"{directory}/{topic_partition}"
+        folder = f"{directory}/{folder_name or topic_partition}"
         files = files or FileCache(disk)
         is_new = claim_folder(disk, folder, topic_id)
         loaded = Loader(
@@ -499,6 +500,32 @@ class PartitionLog(LogEnd):
         if not load_latest(self._disk, self.folder, kept, self.end_offset, self.producers):
             self.producers.replace([], self._segments[0].base_offset)
         replay(self.producers, self._segments, self.end_offset)
+
+    # -- moving to another folder
+
+    @property
+    def cuts(self) -> int:
+        """Grows whenever the log was cut: until it does, what was read of it is still in it."""
+        return self._generation
+
+    def take_over(self, moved: PartitionLog) -> None:
+        """Go on with the files of a whole, durable copy of this log, on the loop while nobody writes to either.
+
+        What is known of producers stays: it may be more than their batches that are still here tell.
+        """
+        assert (moved.end_offset, moved.recovery_point) == (self.end_offset, self.end_offset)
+        assert not self._unsynced.is_flushing
+        left, start_offset = self._segments, self.start_offset
+        self._files, self.folder = moved._files, moved.folder
+        self._lower_recovery_point, self._unsynced = moved._lower_recovery_point, moved._unsynced
+        self.epochs, self.recovery_point = moved.epochs, moved.recovery_point
+        self._generation += 1
+        self._set_segments(moved._segments)
+        self.start_offset = moved.start_offset
+        self.advance_start_offset(start_offset)
+        self.use_config(self.config)
+        for segment in left:
+            segment.let_go()
 
     # -- the end
 
