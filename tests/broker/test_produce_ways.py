@@ -168,6 +168,7 @@ def test_what_goes_straight_on_is_what_the_declared_reader_sees(
         append,
         FakePartition(),
         answer_shape(version, wire_topic),
+        None,
         is_flexible=flexible,  # type: ignore[arg-type]
     )
     following = bytearray(frame_of(version, topic, index, next_size, acks))

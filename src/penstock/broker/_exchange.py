@@ -171,6 +171,8 @@ class FrameDispatch:
             except Exception:
                 raise self._failed("a request like the one before it", connection) from None
             if response is not None:
+                if not response:
+                    return None  # it is answered later
                 self.again_count += 1
                 return response
         return self.route(connection, frame)

@@ -18,7 +18,10 @@ cdef class ProduceAgain:
     cdef object _partition
     cdef object _prefix
     cdef object _suffix
+    cdef object _wait
     cdef readonly bytes head
+
+    cdef bint _takes_now(self, partition)
 
 @cython.locals(records_at=Py_ssize_t, size_bytes=int64_t)
 cdef Py_ssize_t _classic_records(const uint8_t[::1] frame, Py_ssize_t position)

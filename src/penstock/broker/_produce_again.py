@@ -3,7 +3,8 @@
 Almost all requests of a producer differ only in their correlation id and their records: everything before the records
 (version, client id, acks, timeout, topic, partition) is the same bytes as the last time. So the first such request
 leaves a `ProduceAgain` with its connection, and a request that begins with the same bytes goes straight from the
-comparison to the log. Whatever is not exactly that is None here, with nothing done, and goes the ordinary way.
+comparison to the log. Whatever is not exactly that is None here, with nothing done, and goes the ordinary way. Where the
+records have to reach replicas, or the disk, before they are acknowledged, the answer is made here and leaves later.
 
 This file is plain Python. With a C compiler, Cython builds the same file with the types of `_produce_again.pxd`.
 """
@@ -24,7 +25,11 @@ _TAGS_BYTES = 3  # after the records of a flexible request: of the partition, th
 
 
 class ProduceAgain:
-    """One producer's way to one partition; `shape` is what stands before and after the numbers of the answer."""
+    """One producer's way to one partition; `shape` is what stands before and after the numbers of the answer.
+
+    `wait` takes an answer and the offset up to which the log has to be committed before it is given; without it nobody
+    waits for that (acks=1).
+    """
 
     __slots__ = (
         "_answer",
@@ -37,6 +42,7 @@ class ProduceAgain:
         "_partition",
         "_prefix",
         "_suffix",
+        "_wait",
         "head",
     )
 
@@ -47,6 +53,7 @@ class ProduceAgain:
         append: Callable[[Partition, memoryview], Appended],
         partition: Partition,
         shape: tuple[bytes, bytes],
+        wait: Callable[[bytes, int], None] | None,
         *,
         is_flexible: bool,
     ) -> None:
@@ -62,13 +69,17 @@ class ProduceAgain:
         self._answer_size = answer.size - 4
         self._prefix = prefix
         self._suffix = suffix
+        self._wait = wait
         self._is_flexible = is_flexible
 
     def __call__(self, frame: memoryview) -> bytes | None:
-        """The answer to a request with this head, or None with nothing done."""
+        """The answer to a request with this head, b"" if it is given later, or None with nothing done."""
         api_and_version, correlation_id = _UNPACK_API_AND_CORRELATION(frame)
         partition = self._partition
-        if api_and_version != self._api or not partition.takes_at_once:
+        if api_and_version != self._api:
+            return None
+        counts_at_once = partition.takes_at_once
+        if not counts_at_once and not self._takes_now(partition):
             return None
         if self._is_flexible:
             records_at = _flexible_records(frame, self._end)
@@ -82,7 +93,7 @@ class ProduceAgain:
             appended = self._append(partition, frame[records_at:records_end])
         except ApiError:
             return None  # nothing was appended: the ordinary way finds the same and says what
-        return self._answer(
+        answer: bytes = self._answer(
             self._answer_size,
             correlation_id,
             self._prefix,
@@ -93,6 +104,17 @@ class ProduceAgain:
             partition.log.start_offset,
             self._suffix,
         )
+        if counts_at_once or self._wait is None or appended.last_offset < partition.high_watermark:
+            return answer
+        self._wait(answer, appended.last_offset + 1)
+        return b""
+
+    def _takes_now(self, partition: Partition) -> bool:
+        """Whether a batch can be appended as it is, though it has to be committed yet."""
+        leader = partition.leader
+        if leader is None or partition.is_syncing or partition.is_gone or partition.config.inside:
+            return False
+        return self._wait is None or leader.has_enough
 
 
 def _classic_records(frame: Buffer, position: int) -> int:

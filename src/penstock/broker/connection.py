@@ -318,30 +318,40 @@ class Connection(Exchange):
     def reserve(self, on_cancel: Callable[[], None] | None = None) -> Slot:
         """A place in the order of answers, to be filled with `fill`; `on_cancel` is called if the peer goes before."""
         slot = Slot(on_cancel)
-        self._add_slot(slot)
+        self.add_slot(slot)
         return slot
 
-    def _add_slot(self, slot: Slot) -> None:
+    def add_slot(self, slot: Slot) -> None:
+        """The next place in the order of answers is this one."""
         self._slots.append(slot)
         if len(self._slots) >= SLOTS_MAX:
             self._update_reading()
 
     def fill(self, slot: Slot, response: Response | None) -> None:
         """Answer a reserved place; sends it as soon as everything before it is answered."""
+        self._take_answer(slot, response)
+        if not self.is_closed:
+            self._flush_now()
+            if not self._is_reading:
+                self._resume()
+
+    def fill_soon(self, slot: Slot, response: Response | None) -> None:
+        """The same for one of many that are answered together: what goes to one client leaves in one piece."""
+        was_idle = not self._out
+        self._take_answer(slot, response)
+        if was_idle and (self._out or not self._is_reading) and not self.is_closed:
+            self._stream.after_reading(self._flush_soon)
+
+    def _take_answer(self, slot: Slot, response: Response | None) -> None:
         slot.response = response
         slot.is_filled = True
         if slot.counts is not None:
             slot.counts.ended(slot.started_s)
-        if self.is_closed:
-            return
         slots = self._slots
         while slots and slots[0].is_filled:
             ready = slots.popleft().response
             if ready is not None:
                 self._queue(ready)
-        self._flush_now()
-        if not self._is_reading:
-            self._resume()
 
     def count_when_answered(self, counts: ApiCounts, started_s: float) -> None:
         """The request just handled has no answer yet, or will have none: count it when it is done with."""
@@ -390,7 +400,7 @@ class Connection(Exchange):
             slot = Slot()
             slot.response = response
             slot.is_filled = True
-            self._add_slot(slot)
+            self.add_slot(slot)
         else:
             self._queue(response)
 
@@ -503,6 +513,7 @@ class Connection(Exchange):
         self.is_closed = True
         self._stream.close()
         self._out.clear()
+        self.again.clear()
         for slot in self._slots:
             if slot.on_cancel is not None and not slot.is_filled:
                 slot.on_cancel()

@@ -135,7 +135,7 @@ class Dispatcher(FrameDispatch):
         """Answer a produce like one before it, and time it for those that are not timed."""
         started_s = self._monotonic()
         response = again(frame)
-        if response is not None:
+        if response:
             self._counts[PRODUCE.key].ended(started_s, weight=TIMED_ONE_IN)
         return response
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
@@ -19,6 +20,7 @@ from penstock.broker._produce_again import ProduceAgain
 from penstock.broker.broker import Broker
 from penstock.broker.connection import Connection, Response, Slot
 from penstock.broker.partition import Partition
+from penstock.broker.produce_waits import ProduceWaits, ProduceWay, told_after_append
 from penstock.broker.request_counts import ApiCounts
 from penstock.broker.requests import frame_of
 from penstock.broker.topics import INTERNAL_TOPICS
@@ -65,6 +67,7 @@ class Produce:
         self.disk = broker.world.disk
         self.wall_ms = broker.world.clock.wall_ms
         self.asking: set[asyncio.Future[None]] = set()  # transactions whose coordinator is being asked
+        self.waits = ProduceWaits(broker.world.clock, counts)
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
@@ -72,8 +75,9 @@ class Produce:
         request, _ = decoder(ProduceRequest, version)(frame, position)
         is_ordinary = request.transactional_id is None and not has_transactional_batch(request)
         kind = _Produce if is_ordinary else _ProduceInTransaction
-        response = kind(self, connection, version, correlation_id, request).run()
-        if response is not None and version >= FIRST_SHAPED_VERSION:
+        produce = kind(self, connection, version, correlation_id, request)
+        response = produce.run()
+        if produce.is_appended and version >= FIRST_SHAPED_VERSION:
             self._remember(connection, version, frame, request)
         return response
 
@@ -87,11 +91,16 @@ class Produce:
         name = self.partitions.name_of_id(topic.topic_id) if by_id else topic.name
         partition = self.partitions.get(TopicPartition(name or "", data.index))
         head_end = head_end_of(frame, len(data.records or b""), version)
-        if partition is not None and head_end is not None and request.acks in (1, -1) and name not in INTERNAL_TOPICS:
-            shape = answer_shape(version, topic.topic_id.bytes if by_id else topic.name.encode())
-            append = self.append if request.transactional_id is None else self._append_to_open
-            again = ProduceAgain(frame, head_end, append, partition, shape, is_flexible=version >= FLEXIBLE_SINCE)
-            connection.remember(head_end, again.head, again)
+        if partition is None or head_end is None or request.acks not in (1, -1) or name in INTERNAL_TOPICS:
+            return
+        wait = None
+        if request.acks == -1:
+            refusal = partial(_refusal, version, topic.name, topic.topic_id, data.index)
+            wait = ProduceWay(self.waits, connection, partition, request.timeout_ms, refusal).begin
+        shape = answer_shape(version, topic.topic_id.bytes if by_id else topic.name.encode())
+        append = self.append if request.transactional_id is None else self._append_to_open
+        again = ProduceAgain(frame, head_end, append, partition, shape, wait, is_flexible=version >= FLEXIBLE_SINCE)
+        connection.remember(head_end, again.head, again)
 
     def append(self, partition: Partition, records: memoryview) -> Appended:
         """Check one batch as it came from a producer, and append it."""
@@ -127,6 +136,11 @@ class _Produce:
         self._uncommitted: dict[int, tuple[Partition, ProduceResponsePartition, Callable[[Error], None]]] = {}
         self._slot: Slot | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether nothing has to happen any more before the append; it may have been refused."""
+        return not self._unappended
 
     def run(self) -> Response | None:
         """Append what can be appended; the response if that was all, otherwise None and it follows later."""
@@ -193,9 +207,9 @@ class _Produce:
         if data.records is None:
             raise ApiError(Error.INVALID_RECORD, "there are no records for this partition")
         if self._version >= TOPIC_IDS_SINCE:
-            partition = self._handler.partitions.find_by_id(topic.topic_id, data.index)
+            partition = self._handler.partitions.find_led_by_id(topic.topic_id, data.index)
         else:
-            partition = self._handler.partitions.find(topic.name, data.index)
+            partition = self._handler.partitions.find_led(topic.name, data.index)
         if partition.name.topic in INTERNAL_TOPICS:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {partition.name.topic}")
         return partition
@@ -206,6 +220,8 @@ class _Produce:
         try:
             if self._version < ZSTD_SINCE and _is_zstd(records):
                 raise ApiError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version {ZSTD_SINCE}")
+            if self._request.acks == -1:
+                partition.check_enough_in_sync()
             appended = self._append_batch(partition, records)
         except ApiError as error:
             self._refuse(answer, error)
@@ -245,7 +261,7 @@ class _Produce:
         def committed(error: Error) -> None:
             del self._uncommitted[number]
             if error is not Error.NONE:
-                self._refuse(answer, ApiError(error))
+                self._refuse(answer, ApiError(told_after_append(error)))
             self._finish_if_done()
 
         while number in self._uncommitted:
@@ -259,7 +275,7 @@ class _Produce:
 
     def _time_is_over(self) -> None:
         for partition, answer, callback in self._uncommitted.values():
-            partition.forget_commit_wait(callback)
+            partition.forget_commit_waits((callback,))
             self._refuse(answer, ApiError(Error.REQUEST_TIMED_OUT))
         self._uncommitted.clear()
         self._finish_if_done()
@@ -270,15 +286,11 @@ class _Produce:
         if self._timer is not None:
             self._timer.cancel()
         slot, self._slot = self._slot, None
-        self._connection.fill(slot, self._response())
+        self._connection.fill_soon(slot, self._response())
 
     def _refuse(self, answer: ProduceResponsePartition, error: ApiError) -> None:
         self._handler.counts.refused(error.error)
-        answer.error_code = error.error
-        answer.error_message = error.message
-        answer.base_offset = -1
-        answer.log_append_time_ms = -1
-        answer.log_start_offset = -1
+        _refuse(answer, error)
 
     def _response(self) -> Response | None:
         if self._request.acks == 0:
@@ -370,3 +382,19 @@ def _without_transactional_id() -> ApiError:
 
 def _is_zstd(records: memoryview) -> bool:
     return len(records) >= HEADER_SIZE and records[ATTRIBUTES_OFFSET + 1] & COMPRESSION_MASK == Compression.ZSTD
+
+
+def _refuse(answer: ProduceResponsePartition, error: ApiError) -> None:
+    answer.error_code = error.error
+    answer.error_message = error.message
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+
+
+def _refusal(version: int, name: str, topic_id: UUID, index: int, correlation_id: int, error: Error) -> Response:
+    """The whole answer to a request for one partition."""
+    answer = ProduceResponsePartition(index=index)
+    _refuse(answer, ApiError(error))
+    row = ProduceResponseTopic(name=name, topic_id=topic_id, partition_responses=[answer])
+    return frame_of(ProduceResponse(responses=[row]), API, version, correlation_id)

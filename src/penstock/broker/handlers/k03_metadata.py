@@ -29,7 +29,6 @@ from penstock.wire.messages.k03_metadata import (
 )
 from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState, Topic
 
-
 LISTENER_NOT_FOUND_SINCE = 6
 
 
