@@ -3,7 +3,7 @@
 Almost all requests of a producer differ only in their correlation id and their records: everything before the records
 (version, client id, acks, timeout, topic, partition) is the same bytes as the last time. So the first such request
 leaves a `ProduceAgain` with its connection, and a request that begins with the same bytes goes straight from the
-comparison to the log. Whatever is not exactly that is None here, with nothing done, and goes the ordinary way. Where the
+comparison to the log. Whatever is not exactly that is None here, with nothing done, and goes the ordinary way. Where
 records have to reach replicas, or the disk, before they are acknowledged, the answer is made here and leaves later.
 
 This file is plain Python. With a C compiler, Cython builds the same file with the types of `_produce_again.pxd`.
