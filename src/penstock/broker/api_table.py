@@ -7,7 +7,6 @@ from functools import partial
 from penstock.base.broker_rows_server import RACK_AWARE_SELECTOR
 from penstock.broker.broker import Broker
 from penstock.broker.fetch_sessions import FetchSessions
-from penstock.broker.follower_session import Limit
 from penstock.broker.handlers import (
     k00_produce,
     k01_fetch,
@@ -63,7 +62,7 @@ from penstock.broker.handlers import (
 )
 from penstock.broker.handlers.config_resources import judged_first
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
-from penstock.broker.replica_throttle import ReplicaThrottle
+from penstock.broker.replica_throttle import Limit, ReplicaThrottle
 from penstock.broker.requests import Dispatcher
 from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k01_fetch import API as FETCH
@@ -182,16 +181,15 @@ _SETTINGS = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44
 
 
 def _follower_fetches(broker: Broker, bytes_max: int, *, tells_committed_at_once: bool) -> FollowerFetches:
-    world, settings = broker.world, broker.settings
-    throttle = ReplicaThrottle(
-        settings.integer("replication.quota.window.num"), settings.integer("replication.quota.window.size.seconds")
-    )
+    world = broker.world
     return FollowerFetches(
         broker.partitions,
         world.clock,
         world.disk,
         world.random,
-        Limit(throttle, lambda: broker.settings.integer("leader.replication.throttled.rate")),
+        Limit(
+            ReplicaThrottle.of(broker.settings), lambda: broker.settings.integer("leader.replication.throttled.rate")
+        ),
         broker.isr_changes.follower_fetched,
         bytes_max=bytes_max,
         tells_committed_at_once=tells_committed_at_once,

@@ -14,6 +14,7 @@ from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.markers import Markers
@@ -61,6 +62,7 @@ class Broker:
     transactions: StateLogs[TransactionShard]
     markers: Markers
     isr_changes: IsrChanges
+    followers: Followers
 
     def nodes(self, listener_name: str) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""

@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
@@ -27,7 +27,7 @@ from penstock.base.world import Clock, Disk
 from penstock.broker.connection import FileRange
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
-from penstock.broker.replica_throttle import ReplicaThrottle
+from penstock.broker.replica_throttle import Limit
 from penstock.replication.leader import Leader
 from penstock.wire.fetch_response import PartitionAnswer
 from penstock.wire.messages.k01_fetch import FetchRequestPartition
@@ -41,13 +41,6 @@ OUTSIDE_IS_TOLD_MS = 500
 Answer = PartitionAnswer[FileRange]
 
 
-class Limit(NamedTuple):
-    """How much may be sent for replicas that are limited; the rate can change."""
-
-    throttle: ReplicaThrottle
-    bytes_per_s_max: Callable[[], int]
-
-
 class WaitingFetch(Protocol):
     """A request of a follower that has found too little, and waits."""
 
@@ -58,7 +51,7 @@ class WaitingFetch(Protocol):
     def on_committed(self) -> None: ...
 
 
-class FollowedPartition:
+class NamedPartition:
     """One partition in a session."""
 
     __slots__ = (
@@ -219,7 +212,7 @@ class Look:
     """What a session has to tell at one moment."""
 
     def __init__(self) -> None:
-        self.answers: list[tuple[FollowedPartition, Answer, bool]] = []  # and whether it has more to tell
+        self.answers: list[tuple[NamedPartition, Answer, bool]] = []  # and whether it has more to tell
         self.size_bytes = 0
         self.is_urgent = False
 
@@ -249,8 +242,8 @@ class FollowerSession:
         self.session_id = session_id
         self.epoch = 1  # of the next request
         self.uses_topic_ids = uses_topic_ids
-        self.partitions: dict[tuple[object, int], FollowedPartition] = {}
-        self.news: dict[FollowedPartition, None] = {}  # who may have something to tell, in the order of their turns
+        self.partitions: dict[tuple[object, int], NamedPartition] = {}
+        self.news: dict[NamedPartition, None] = {}  # who may have something to tell, in the order of their turns
         self.waiting: WaitingFetch | None = None
         self.fetched_ms = 0  # when the last request came, by the monotonic clock
         self._all = partitions
@@ -258,7 +251,7 @@ class FollowerSession:
         self._disk = disk
         self._limit = limit
         self._on_counted = on_counted
-        self._outside: dict[FollowedPartition, None] = {}  # of the ISR
+        self._outside: dict[NamedPartition, None] = {}  # of the ISR
         self._outside_told_ms = 0
         self._warming = 0
 
@@ -279,7 +272,7 @@ class FollowerSession:
             named = self.partitions.get(key)
             if named is None or named.partition is not partition:
                 self.drop(key)
-                named = FollowedPartition(self, topic_key, partition)
+                named = NamedPartition(self, topic_key, partition)
             named.name(leader, part)
         except ApiError:
             self.drop(key)
@@ -350,11 +343,11 @@ class FollowerSession:
                 self.news.pop(named, None)
         return look
 
-    def _in_turn(self) -> Iterable[FollowedPartition]:
+    def _in_turn(self) -> Iterable[NamedPartition]:
         if len(self.news) < 2:
             return list(self.news)
-        first: list[FollowedPartition] = []
-        later: list[FollowedPartition] = []
+        first: list[NamedPartition] = []
+        later: list[NamedPartition] = []
         for named in self.news:
             (first if named.is_in_sync else later).append(named)
         return first + later
@@ -374,7 +367,7 @@ class FollowerSession:
         if limited_bytes:
             self._limit.throttle.record(limited_bytes, self._clock.monotonic())
 
-    def holds_back(self, named: FollowedPartition) -> bool:
+    def holds_back(self, named: NamedPartition) -> bool:
         """Whether nothing is sent for a partition because its replica is limited and catches up too fast."""
         return (
             named.is_limited
@@ -384,7 +377,7 @@ class FollowerSession:
 
     # ── cold ranges ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def warm(self, named: FollowedPartition) -> None:
+    def warm(self, named: NamedPartition) -> None:
         """Bring the next range of a partition into memory, when there is a thread for it; then it has news."""
         if not named.is_warming and self._warming < WARMED_AT_ONCE_MAX:
             named.is_warming = True
@@ -392,7 +385,7 @@ class FollowerSession:
             warming = asyncio.ensure_future(self._disk.run("read", named.warm))
             warming.add_done_callback(partial(self._warmed, named, named.fetch_offset))
 
-    def _warmed(self, named: FollowedPartition, offset: int, warming: asyncio.Future[None]) -> None:
+    def _warmed(self, named: NamedPartition, offset: int, warming: asyncio.Future[None]) -> None:
         self._warming -= 1
         named.is_warming = False
         if warming.cancelled():

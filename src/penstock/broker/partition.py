@@ -277,8 +277,8 @@ class Partition:
         if self.is_gone or self.leader is not None or self.leader_id == NO_LEADER or epoch != self.epoch:
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
 
-    def append_fetched(self, epoch: int, batches: memoryview, high_watermark: int, log_start_offset: int) -> int:
-        """Append what the leader of an epoch sent; the new end. The caller has seen to it that no sync is under way."""
+    def append_fetched(self, epoch: int, batches: memoryview, high_watermark: int, log_start_offset: int) -> None:
+        """Append what the leader of an epoch sent. The caller has seen to it that no sync is under way."""
         assert not self.is_syncing
         self.require_following(epoch)
         end_offset = self.log.append_as_follower(batches)
@@ -286,16 +286,6 @@ class Partition:
         config = self.log.config
         if config.flush_mode == "always" or end_offset - self.log.recovery_point >= config.flush_messages:
             self._sync_soon()
-        return end_offset
-
-    async def append_fetched_later(
-        self, epoch: int, batches: memoryview, high_watermark: int, log_start_offset: int
-    ) -> int:
-        """The same when no sync is under way any more; returns once what was appended counts as being here."""
-        end_offset = await self.in_turn(lambda: self.append_fetched(epoch, batches, high_watermark, log_start_offset))
-        if self.log.config.flush_mode == "always":
-            await self._until_synced(end_offset)
-        return end_offset
 
     def take_high_watermark(self, epoch: int, high_watermark: int, log_start_offset: int) -> None:
         """What the leader says of its log: how far it is committed, and where it starts."""
@@ -334,8 +324,15 @@ class Partition:
         self.log.fail(reason)
         self._on_storage_failure(self, ApiError(Error.KAFKA_STORAGE_ERROR, reason))
 
-    async def _until_synced(self, end_offset: int) -> None:
-        while self.log.recovery_point < end_offset and not self.is_gone:
+    @property
+    def must_sync(self) -> bool:
+        """Whether what is stored does not yet count as being here, because it is not synced."""
+        return self.log.config.flush_mode == "always" and self.log.recovery_point < self.log.end_offset
+
+    async def until_synced(self) -> None:
+        """Returns when all that is stored now is synced, or the partition is gone."""
+        end_offset = self.log.end_offset
+        while self.log.recovery_point < min(end_offset, self.log.end_offset) and not self.is_gone:
             self._sync_soon()
             synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.when_writable(partial(_resolve, synced))

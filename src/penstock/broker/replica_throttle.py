@@ -9,8 +9,11 @@ more goes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.base.settings import Settings
 
 EVERYWHERE = "*"
 UNLIMITED_RATE = 9223372036854775807
@@ -47,6 +50,12 @@ class ReplicaThrottle:
         self._windows: deque[tuple[int, int]] = deque()  # (number of the window since 0, bytes in it)
         self._total_bytes = 0
 
+    @classmethod
+    def of(cls, settings: Settings) -> ReplicaThrottle:
+        return cls(
+            settings.integer("replication.quota.window.num"), settings.integer("replication.quota.window.size.seconds")
+        )
+
     def record(self, size_bytes: int, now_s: float) -> None:
         number = int(now_s // self._window_s)
         self._forget_before(number)
@@ -71,3 +80,10 @@ class ReplicaThrottle:
     def _forget_before(self, number: int) -> None:
         while self._windows and self._windows[0][0] <= number - self._windows_max:
             self._total_bytes -= self._windows.popleft()[1]
+
+
+class Limit(NamedTuple):
+    """How much may go for replicas that are limited; the rate can change."""
+
+    throttle: ReplicaThrottle
+    bytes_per_s_max: Callable[[], int]

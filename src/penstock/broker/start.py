@@ -26,6 +26,7 @@ from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.connection import Intake
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
+from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.group_shards import group_shards, tell_groups
 from penstock.broker.isr_changes import IsrChanges
@@ -126,7 +127,8 @@ async def start_broker(
         partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
-    peers = Peers(world, view, node_id, parse_listeners(settings, "").inter_broker_name, _link_limits(settings))
+    listener_name = parse_listeners(settings, "").inter_broker_name
+    peers = Peers(world, view, node_id, listener_name, _link_limits(settings))
     forwarding = Forwarding(
         node_id, world.clock, role, view, peers, settings.integer("controller.socket.timeout.ms") / 1000
     )
@@ -158,6 +160,7 @@ async def start_broker(
         transactions=transaction_shards(world, view, partitions, lease, lambda: broker.settings, markers),
         markers=markers,
         isr_changes=IsrChanges(world, view, partitions, membership, peers, role, settings),
+        followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
     )
     try:
         return await _serve(broker, coordination, process_figures)
@@ -238,6 +241,7 @@ async def _serve(
 
 
 async def _stop_following(broker: Broker) -> None:
+    await broker.followers.stop()
     await broker.isr_changes.stop()
     await broker.role.stop()
     await broker.membership.stop()

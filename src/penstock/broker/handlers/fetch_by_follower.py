@@ -21,9 +21,10 @@ from penstock.base.identifiers import NO_ID
 from penstock.base.world import Clock, Disk, Random
 from penstock.broker.connection import Connection, FileRange, Response, Slot
 from penstock.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from penstock.broker.follower_session import Answer, FollowerSession, Limit, Look
+from penstock.broker.follower_session import Answer, FollowerSession, Look
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
+from penstock.broker.replica_throttle import Limit
 from penstock.wire.fetch_response import TOPIC_IDS_SINCE, TopicAnswer, encode_fetch_response
 from penstock.wire.messages.k01_fetch import FetchRequest
 
