@@ -214,6 +214,8 @@ class FollowerFetcher:
             except (OSError, LinkEnded) as error:
                 say = logger.debug if self._failures else logger.warning
                 say("broker %d is asked again for its records: %s", self._leader_id, error)
+            except Exception:
+                logger.exception("fetching from broker %d failed, and begins anew", self._leader_id)
             self._failures += 1
             await self._wait_for_news(self._backoff_s(self._failures))
 
@@ -349,7 +351,9 @@ class FollowerFetcher:
         self._to_ask.clear()
         self._to_forget.clear()
         return FetchRequest(
-            replica_state=FetchRequestReplicaState(self._membership.broker_id, self._broker_epoch),
+            replica_state=FetchRequestReplicaState(
+                replica_id=self._membership.broker_id, replica_epoch=self._broker_epoch
+            ),
             max_wait_ms=rules.wait_ms_max,
             min_bytes=rules.bytes_min,
             max_bytes=rules.answer_bytes_max,
