@@ -197,6 +197,15 @@ class ClusterRun:
             await self.groups.finish(self._client("drain"), DRAINED_WITHIN_S)
         await self._check_in_sync()
         await self._check_history()
+        self._check_tasks()
+
+    def _check_tasks(self) -> None:
+        """Nothing that a broker does in the background may have ended for a reason that nobody foresaw."""
+        for broker in self.cluster.brokers:
+            for task in broker.process.state.unseen_failures() if broker.process is not None else ():
+                error = task.exception()
+                self._problem(f"{broker}: {task.get_name()} has ended: {type(error).__name__}: {error}")
+                self.error = error if isinstance(error, Exception) else None
 
     def _client(self, name: str) -> ClusterClient:
         self._clients += 1

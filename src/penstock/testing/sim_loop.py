@@ -51,8 +51,12 @@ class ProcessState:
     def add_task(self, task: asyncio.Task[Any]) -> None:
         self.tasks.append(task)
         if len(self.tasks) > self._prune_at:
-            self.tasks = [task for task in self.tasks if not task.done()]
+            self.tasks = [task for task in self.tasks if not task.done() or _is_unseen_failure(task)]
             self._prune_at = 2 * len(self.tasks) + 64
+
+    def unseen_failures(self) -> list[asyncio.Task[Any]]:
+        """Tasks that ended with an exception at which nobody has looked so far."""
+        return [task for task in self.tasks if task.done() and _is_unseen_failure(task)]
 
 
 CURRENT_PROCESS: contextvars.ContextVar[ProcessState | None] = contextvars.ContextVar("current_process", default=None)
@@ -405,6 +409,10 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 def _own_or_current(context: contextvars.Context | None) -> contextvars.Context:
     return contextvars.copy_context() if context is None else context  # an empty context is false
+
+
+def _is_unseen_failure(task: asyncio.Task[Any]) -> bool:
+    return bool(task._log_traceback)  # type: ignore[attr-defined]  # what asyncio itself goes by
 
 
 def _is_over(process: ProcessState | None) -> bool:
