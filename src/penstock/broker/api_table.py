@@ -34,6 +34,7 @@ from penstock.broker.handlers import (
     k28_txn_offset_commit,
     k32_describe_configs,
     k33_alter_configs,
+    k34_alter_replica_log_dirs,
     k35_describe_log_dirs,
     k37_create_partitions,
     k42_delete_groups,
@@ -90,6 +91,7 @@ from penstock.wire.messages.k27_write_txn_markers import API as WRITE_TXN_MARKER
 from penstock.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
 from penstock.wire.messages.k32_describe_configs import API as DESCRIBE_CONFIGS
 from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
+from penstock.wire.messages.k34_alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
 from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from penstock.wire.messages.k37_create_partitions import API as CREATE_PARTITIONS
 from penstock.wire.messages.k42_delete_groups import API as DELETE_GROUPS
@@ -145,6 +147,7 @@ _ASYNC = (
     (END_TXN, k26_end_txn.handle),
     (WRITE_TXN_MARKERS, k27_write_txn_markers.handle),
     (TXN_OFFSET_COMMIT, k28_txn_offset_commit.handle),
+    (ALTER_REPLICA_LOG_DIRS, k34_alter_replica_log_dirs.handle),
     (DESCRIBE_LOG_DIRS, k35_describe_log_dirs.handle),
     (ALTER_PARTITION, k56_alter_partition.handle),
     (DESCRIBE_TRANSACTIONS, k65_describe_transactions.handle),

@@ -13,7 +13,9 @@ from penstock.base.settings import Settings, SettingsError, Source
 from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
+from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.isr_changes import IsrChanges
@@ -21,6 +23,7 @@ from penstock.broker.markers import Markers
 from penstock.broker.membership import Membership
 from penstock.broker.partitions import Partitions
 from penstock.broker.peers import Peers
+from penstock.broker.replica_moves import ReplicaMoves
 from penstock.broker.spreading import Spreading
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics, topic_rules
@@ -62,6 +65,9 @@ class Broker:
     transactions: StateLogs[TransactionShard]
     markers: Markers
     isr_changes: IsrChanges
+    failed_replicas: FailedReplicas
+    replica_moves: ReplicaMoves
+    duties: ControllerDuties
     followers: Followers
 
     def nodes(self, listener_name: str) -> list[Node]:

@@ -37,18 +37,25 @@ class ControllerDuties:
         self._role = role
         self._settings = settings
         self._has_new_rules = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
         view.on_change(self._view_changed)
 
-    def start(self) -> list[asyncio.Future[None]]:
-        """Begin all of it; the caller cancels what is returned."""
+    def start(self) -> None:
         settings = self._settings()
         balance_s = settings.integer("leader.imbalance.check.interval.seconds")
         unclean_s = settings.integer("unclean.leader.election.interval.ms") / 1000
-        return [
-            asyncio.ensure_future(self._every(balance_s, self.balance)),
-            asyncio.ensure_future(self._every(unclean_s, self.elect, self._has_new_rules)),
-            asyncio.ensure_future(self._every(REASSIGNMENTS_S, self.finish_reassignments)),
+        create_task = asyncio.get_running_loop().create_task
+        self._tasks = [
+            create_task(self._every(balance_s, self.balance)),
+            create_task(self._every(unclean_s, self.elect, self._has_new_rules)),
+            create_task(self._every(REASSIGNMENTS_S, self.finish_reassignments)),
         ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _every(
         self, period_s: float, duty: Callable[[], Awaitable[None]], hurry: asyncio.Event | None = None

@@ -22,7 +22,7 @@ from penstock.broker.lease import Lease
 from penstock.broker.partition import Partition
 from penstock.broker.partition_config import PartitionConfig
 from penstock.log.boot_mark import BootMark
-from penstock.log.log_directory import LogDirectory, choose_directory
+from penstock.log.log_directory import LogDirectory, choose_directory, retire_sources
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.log.retention import DeletedSegment
 from penstock.zookeeper.topic_znodes import Topic
@@ -51,6 +51,8 @@ class Partitions:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._name_of_id: dict[UUID, str] = {}
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
+        self.preferred: dict[TopicPartition, LogDirectory] = {}
+        """Where partitions go that are not here yet, if somebody has said so."""
         self._following = asyncio.Lock()
         self.without_room: frozenset[str] = frozenset()
         """Topics of which some partition could not be opened for lack of space: to be followed again."""
@@ -71,6 +73,9 @@ class Partitions:
                         world.disk, world.clock, world.random, path, node_id=node_id, cluster_id=view.cluster_id
                     )
                 )
+            for directory in directories:
+                for stored in directory.stored_partitions():
+                    retire_sources(directory, stored.topic_partition, directories)
         except BaseException:
             for directory in directories:
                 directory.abandon()
@@ -248,6 +253,9 @@ class Partitions:
                     stored[directory] = topic_id
                     return directory
         free = [directory for directory in self._open_to_new() if directory not in stored]
+        preferred = self.preferred.pop(name, None)
+        if preferred is not None and preferred.offline is None and preferred not in stored:
+            free = [preferred]
         directory = choose_directory(free or self._open_to_new())
         stored.setdefault(directory, topic_id)
         return directory
@@ -269,6 +277,26 @@ class Partitions:
         free = [each for each in self.directories if "*" not in self.cordoned and each.path not in self.cordoned]
         return free or self.directories
 
+    def moved(self, partition: Partition, target: LogDirectory) -> None:
+        """A partition is stored in another directory now; what it has left in the old one is stale."""
+        name = partition.name
+        source = self._directory_of[name]
+        source.moved_away(name)
+        target.logs[name] = partition.log
+        self._directory_of[name] = target
+        self._stored.setdefault(name, {})[source] = partition.topic_id
+
+    async def retire_sources(self, name: TopicPartition) -> None:
+        """Delete what a moved partition has left in the directories that it was moved from."""
+        async with self._following:
+            directory = self._directory_of.get(name)
+            if directory is None or directory.offline is not None:
+                return
+            await self._world.disk.run("delete", partial(retire_sources, directory, name, self.directories))
+            for source in [each for each in self._stored.get(name, ()) if each.offline is None]:
+                if not self._world.disk.is_dir(f"{source.path}/{name}"):
+                    self._forget_stored(name, source)
+
     async def _drop(self, dropped: list[Partition], error: Error) -> None:
         """Deleted, or moved to other brokers: answer who waits, and take the folders out of the log directories."""
         for partition in dropped:
@@ -285,6 +313,10 @@ class Partitions:
                 await self._world.disk.run("delete", partial(directory.delete_partition, partition.name))
             else:
                 self._stored.setdefault(partition.name, {})[directory] = partition.topic_id
+            for source in [each for each in self._stored.get(partition.name, ()) if each.offline is None]:
+                if self._stored[partition.name][source] == partition.topic_id:  # it was moved, and just now
+                    self._forget_stored(partition.name, source)
+                    await self._world.disk.run("delete", partial(source.delete_stored, partition.name))
 
     async def remove_leftovers(self, name: str, topic_id: UUID) -> bool:
         """Remove folders of a deleted topic that a stop or a failure has left; whether nothing of it is here any more.
@@ -339,7 +371,7 @@ class Partitions:
         On a full disk the segments go first, to make room. A start that could not be written is, when asked for again,
         no news, but still to be written.
         """
-        is_news = partition.log.advance_start_offset(offset)
+        is_news = await partition.in_turn(lambda: partition.log.advance_start_offset(offset))
         write_offsets = self.directory_of(partition).write_offsets
         try:
             try:
@@ -398,7 +430,15 @@ class Partitions:
     def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Nothing in a log directory is served any more until a restart."""
         directory.go_offline(reason)
-        gone = [other for other in self if self._directory_of[other.name] is directory and not other.is_gone]
+        self._gone([other for other in self if self._directory_of[other.name] is directory])
+
+    def replica_failed(self, partition: Partition, reason: str) -> None:
+        """The same for one replica alone."""
+        partition.log.fail(reason)
+        self._gone([partition])
+
+    def _gone(self, partitions: list[Partition]) -> None:
+        gone = [partition for partition in partitions if not partition.is_gone]
         for partition in gone:
             partition.go(Error.KAFKA_STORAGE_ERROR)
         if gone:

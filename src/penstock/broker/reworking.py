@@ -46,11 +46,13 @@ async def rework(
 
     def ended(working: asyncio.Future[None]) -> None:
         error = None if working.cancelled() else working.exception()
-        if isinstance(error, OSError):
-            partition.storage_failed(str(error))
-        elif error is None and not working.cancelled():
-            then()
-        partition.end_rework()
+        try:
+            if isinstance(error, OSError):
+                partition.storage_failed(str(error))
+            elif error is None and not working.cancelled():
+                then()
+        finally:
+            partition.end_rework()
 
     begin()
     working = await begun

@@ -24,8 +24,10 @@ from penstock.broker.background import Background
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.connection import Intake
+from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
+from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.group_shards import group_shards, tell_groups
@@ -42,6 +44,7 @@ from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.broker.partitions import Partitions
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.peers import LinkLimits, Peers
+from penstock.broker.replica_moves import ReplicaMoves
 from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.session_counts import SessionCounts
@@ -160,6 +163,9 @@ async def start_broker(
         transactions=transaction_shards(world, view, partitions, lease, lambda: broker.settings, markers),
         markers=markers,
         isr_changes=IsrChanges(world, view, partitions, membership, peers, role, settings),
+        failed_replicas=FailedReplicas(view, partitions, membership, peers, role),
+        replica_moves=ReplicaMoves(world, view, partitions, lambda: broker.settings),
+        duties=ControllerDuties(view, role, lambda: broker.settings),
         followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
     )
     try:
@@ -219,6 +225,8 @@ async def _serve(
         await _register(broker, listeners)
         broker.role.start()
         broker.isr_changes.start()
+        broker.failed_replicas.start()
+        broker.duties.start()
         await broker.membership.admitted()
         await finish_deletions(broker, coordination)
     except (Exception, asyncio.CancelledError):
@@ -226,6 +234,7 @@ async def _serve(
         await server.stop(0)
         await _stop_following(broker)
         raise
+    broker.replica_moves.start()
     server.open()
     metrics.is_healthy = True
     running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker), background, metrics)
@@ -242,6 +251,9 @@ async def _serve(
 
 async def _stop_following(broker: Broker) -> None:
     await broker.followers.stop()
+    await broker.replica_moves.stop()
+    await broker.duties.stop()
+    await broker.failed_replicas.stop()
     await broker.isr_changes.stop()
     await broker.role.stop()
     await broker.membership.stop()

@@ -26,14 +26,18 @@ async def handle(broker: Broker, request: DescribeLogDirsRequest, _context: Requ
             held.setdefault(broker.partitions.directory_of(partition).path, []).append(partition)
     cordoned = broker.settings.list("cordoned.log.dirs")
     results = [
-        await _describe(broker, directory, held.get(directory.path, []), cordoned)
+        await _describe(broker, directory, held.get(directory.path, []), wanted, cordoned)
         for directory in broker.partitions.directories
     ]
     return DescribeLogDirsResponse(results=results)
 
 
 async def _describe(
-    broker: Broker, directory: LogDirectory, held: list[Partition], cordoned: list[str]
+    broker: Broker,
+    directory: LogDirectory,
+    held: list[Partition],
+    wanted: set[tuple[str, int]] | None,
+    cordoned: list[str],
 ) -> DescribeLogDirsResponseDir:
     answer = DescribeLogDirsResponseDir(
         log_dir=directory.path, is_cordoned="*" in cordoned or directory.path in cordoned
@@ -54,5 +58,16 @@ async def _describe(
                 offset_lag=max(0, partition.high_watermark - partition.log.end_offset),
             )
         )
+    for move in broker.replica_moves:
+        future = move.future
+        if move.target is directory and future is not None and (wanted is None or tuple(move.name) in wanted):
+            by_topic.setdefault(move.name.topic, []).append(
+                DescribeLogDirsResponsePartition(
+                    partition_index=move.name.partition,
+                    partition_size=future.size_bytes,
+                    offset_lag=max(0, move.partition.log.end_offset - future.end_offset),
+                    is_future_key=True,
+                )
+            )
     answer.topics = [DescribeLogDirsResponseTopic(name=name, partitions=parts) for name, parts in by_topic.items()]
     return answer
