@@ -51,6 +51,24 @@ def test_dump_finds_the_files(command: Command, partition: Path, levels_up: int)
     assert "producer=7/1" in outcome.lines[3] and "control" in outcome.lines[3]
 
 
+def test_a_folder_of_several_brokers_is_taken_whole(command: Command, partition: Path) -> None:
+    data = partition.parents[1]
+    other = data / "broker-1" / "logs" / partition.name
+    other.parent.mkdir(parents=True)
+    partition.rename(other)
+    partition.mkdir()
+    (partition / SEGMENT).write_bytes((other / SEGMENT).read_bytes())
+    outcome = command("log", "dump", str(data))
+    assert outcome.code == 0
+    assert [line for line in outcome.lines if line.endswith(SEGMENT)] == [
+        str(partition / SEGMENT),
+        str(other / SEGMENT),
+    ]
+    assert command("log", "verify", str(data)).code == 0
+    damage(other)
+    assert command("log", "verify", str(data)).code == 1
+
+
 def test_dump_with_records(command: Command, partition: Path) -> None:
     lines = command("log", "dump", str(partition / SEGMENT), "--records").lines
     time = "time=2026-01-01T00:00:00.000Z"

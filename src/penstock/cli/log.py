@@ -1,7 +1,8 @@
 """`penstock log`: shows and checks the files of a data folder, without a broker and without changing anything.
 
 A path is a file, the folder of a partition, a log directory with many of those, or the folder that `penstock up` was
-given, which has its log directory in `logs`. All of it may as well come from Apache Kafka.
+given, which has its log directory in `logs`, and those of further brokers in `broker-1/logs` and so on. All of it may
+as well come from Apache Kafka.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from penstock.log.inspect import (
 )
 
 LOGS_FOLDER = "logs"
+OTHER_BROKERS = "broker-[0-9]*"  # than the first, whose folder is that of all
 INDEX_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
 
 app = family("Look into the files of a data folder.")
@@ -101,9 +103,9 @@ def _verified(disk: RealDisk, path: Path, records: bool) -> Iterator[Problem | F
             elif item.problem is not None:
                 yield Problem(item.path, item.position, item.problem)
         return
-    directory = str(_log_directory(disk, path))
-    folders = partition_folders(disk, directory)
-    if folders == [directory]:
+    directories = [str(directory) for directory in _log_directories(disk, path)]
+    folders = [folder for directory in directories for folder in partition_folders(disk, directory)]
+    if folders == directories:
         _files(disk, path)
     for folder in folders:
         yield from verify_folder(disk, folder, with_records=records)
@@ -111,7 +113,8 @@ def _verified(disk: RealDisk, path: Path, records: bool) -> Iterator[Problem | F
 
 def _files(disk: RealDisk, path: Path) -> list[str]:
     """The files to look into; a failure if there are none."""
-    files = segment_files(disk, str(_log_directory(disk, _existing(path))))
+    directories = _log_directories(disk, _existing(path))
+    files = [file for directory in directories for file in segment_files(disk, str(directory))]
     if not files:
         raise Failure(f"{path} holds no segment files, nor do folders in it", ExitCode.NOT_FOUND)
     return files
@@ -123,12 +126,14 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _log_directory(disk: RealDisk, path: Path) -> Path:
-    """The log directory inside the folder of `penstock up`, or the path itself."""
-    inside = path / LOGS_FOLDER
-    if path.is_dir() and inside.is_dir() and not segment_files(disk, str(path)):
-        return inside
-    return path
+def _log_directories(disk: RealDisk, path: Path) -> list[Path]:
+    """Those of the brokers inside the folder of `penstock up`, or the path itself."""
+    if path.is_dir() and not segment_files(disk, str(path)):
+        others = sorted(path.glob(f"{OTHER_BROKERS}/{LOGS_FOLDER}"))
+        inside = [directory for directory in (path / LOGS_FOLDER, *others) if directory.is_dir()]
+        if inside:
+            return inside
+    return [path]
 
 
 def _dump_index(disk: RealDisk, file: str, as_json: bool) -> None:
