@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import Error
+from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
+from penstock.broker.markers import Ending
 from penstock.testing.sim_broker import PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of
 from penstock.testing.sim_committed import read_committed
@@ -25,6 +27,8 @@ from penstock.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from penstock.wire.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnRequestTopic
 from penstock.wire.messages.k26_end_txn import EndTxnRequest
 from penstock.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
+from penstock.zookeeper.errors import ConnectionLossError
+from penstock.zookeeper.topic_znodes import PartitionState
 
 ID = "orders"
 PARTITIONS = 3
@@ -221,5 +225,67 @@ def test_a_broker_that_is_killed_goes_on_where_it_was(bench: Bench) -> None:
         bench.client = await SimClient.connect(bench.world, "broker", PORT)
         await bench.until_complete()
         assert [len(await read_committed(bench.client, "t", index)) for index in range(PARTITIONS)] == [1, 1, 1]
+
+    bench.run(drive)
+
+
+def test_a_topic_that_is_not_known_yet_is_not_taken_for_deleted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator may know less of the cluster than its predecessor, who added the partitions."""
+
+    async def drive() -> None:
+        view = bench.broker.view
+        refresh = view.refresh
+        failures = [ConnectionLossError(), ConnectionLossError()]
+        hidden = view.topics.pop("t")
+
+        async def find_out() -> None:
+            if failures:
+                raise failures.pop()
+            view.topics["t"] = hidden
+            await refresh()
+
+        monkeypatch.setattr(view, "refresh", find_out)
+        assert (await bench.end()).error_code == Error.NONE
+        await bench.until_complete()
+        assert not failures
+        assert [await bench.markers(index) for index in range(PARTITIONS)] == [1] * PARTITIONS
+
+    bench.run(drive)
+
+
+def test_markers_wait_for_replicas_in_sync_and_for_the_lease(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def drive() -> None:
+        partition = bench.broker.partitions.find("t", 1)
+        state = partition.state
+        epoch, partition_epoch = state.leader_epoch, state.partition_epoch + 1
+        partition.take_role(PartitionState((0, 1), (0,), 0, epoch, partition_epoch), 0, may_lead=True)
+        assert partition.leader is not None
+        partition.leader.use_min_isr(2)
+        assert (await bench.end()).error_code == Error.NONE
+        await asyncio.sleep(10)
+        assert await bench.state() == "PrepareCommit"
+        assert [await bench.markers(index) for index in range(PARTITIONS)] == [1, 0, 1]
+        for log in bench.broker.transactions:
+            monkeypatch.setattr(log, "_lease_holds", lambda: False)
+        partition.leader.use_min_isr(1)
+        await asyncio.sleep(10)
+        assert await bench.markers(1) == 0
+        for log in bench.broker.transactions:
+            monkeypatch.setattr(log, "_lease_holds", lambda: True)
+        await bench.until_complete()
+        assert [await bench.markers(index) for index in range(PARTITIONS)] == [1, 1, 1]
+
+    bench.run(drive)
+
+
+def test_a_marker_of_an_old_coordinator_is_refused(bench: Bench) -> None:
+    async def drive() -> None:
+        def ending(coordinator_epoch: int) -> list[Ending]:
+            return [Ending(bench.producer, True, coordinator_epoch, 0)]
+
+        markers, where = bench.broker.markers, TopicPartition("t", 0)
+        assert await markers.append(where, ending(5), lambda: True) == [Error.NONE]
+        assert await markers.append(where, ending(4), lambda: True) == [Error.TRANSACTION_COORDINATOR_FENCED]
+        assert await markers.append(where, ending(6), lambda: True) == [Error.NONE]
 
     bench.run(drive)

@@ -43,6 +43,7 @@ class Counter:
         self.expired: list[int] = []
 
     def replay(self, record: StateRecord, producer: ProducerEpoch | None, offset: int) -> None:
+        assert record.value is not None
         self.count = record.value.offset
 
     def replay_marker(self, producer: ProducerEpoch, *, is_commit: bool) -> None:
