@@ -1,9 +1,11 @@
 """ElectLeaders (0-2): let the preferred replicas lead again, or any living one where nobody leads.
 
-Without a list, all partitions are meant, and those that need no election are not in the answer.
+Without a list, all partitions are meant, and those that need no election are not in the answer; their topics are.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
@@ -28,13 +30,14 @@ async def handle(broker: Broker, request: ElectLeadersRequest, _context: Request
         outcome = await carried_out(role, lambda state: elect(state, role.rules_of, kind, asked))
     except ApiError as error:
         return refused(request, error)
-    return ElectLeadersResponse(replica_election_results=_topics(outcome.results))
+    names = broker.view.topics if asked is None else asked
+    return ElectLeadersResponse(replica_election_results=_topics(names, outcome.results))
 
 
 def refused(request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
     asked = _asked(request) or {}
     results: Results = {(name, index): error for name, indexes in asked.items() for index in indexes}
-    return ElectLeadersResponse(error_code=error.error, replica_election_results=_topics(results))
+    return ElectLeadersResponse(error_code=error.error, replica_election_results=_topics(asked, results))
 
 
 def _asked(request: ElectLeadersRequest) -> dict[str, list[int]] | None:
@@ -53,8 +56,8 @@ def _kind(number: int) -> ElectionKind:
         raise ApiError(Error.INVALID_REQUEST, f"there is no election of the kind {number}") from None
 
 
-def _topics(results: Results) -> list[ElectLeadersResponseTopic]:
-    topics: dict[str, ElectLeadersResponseTopic] = {}
+def _topics(names: Iterable[str], results: Results) -> list[ElectLeadersResponseTopic]:
+    topics = {name: ElectLeadersResponseTopic(topic=name) for name in names}
     for (name, index), error in results.items():
         topic = topics.setdefault(name, ElectLeadersResponseTopic(topic=name))
         answer = ElectLeadersResponsePartition(partition_id=index)
