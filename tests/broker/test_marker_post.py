@@ -84,12 +84,14 @@ def wanted() -> bool:
 def test_one_request_for_each_broker() -> None:
     async def drive(others: OtherBrokers, post: MarkerPost) -> None:
         others.errors[1, A1] = Error.NOT_LEADER_OR_FOLLOWER
-        outcomes = await asyncio.gather(
-            post.send(7, A0, [ending(1), ending(2)], wanted),
-            post.send(8, B0, [ending(1)], wanted),
-            post.send(7, A1, [ending(1)], wanted),
+        outcomes: tuple[list[Error], ...] = tuple(
+            await asyncio.gather(
+                post.send(7, A0, [ending(1), ending(2)], wanted),
+                post.send(8, B0, [ending(1)], wanted),
+                post.send(7, A1, [ending(1)], wanted),
+            )
         )
-        assert outcomes == [[Error.NONE, Error.NONE], [Error.NONE], [Error.NOT_LEADER_OR_FOLLOWER]]
+        assert outcomes == ([Error.NONE, Error.NONE], [Error.NONE], [Error.NOT_LEADER_OR_FOLLOWER])
         assert sorted(node_id for node_id, _ in others.asked) == [7, 8]
         request = dict(others.asked)[7]
         assert [
@@ -120,10 +122,10 @@ def test_what_comes_later_does_not_wait() -> None:
 
 def test_what_is_not_wanted_any_more_is_not_sent() -> None:
     async def drive(others: OtherBrokers, post: MarkerPost) -> None:
-        outcomes = await asyncio.gather(
-            post.send(7, A0, [ending(1)], lambda: False), post.send(7, A1, [ending(2)], wanted)
+        outcomes: tuple[list[Error], ...] = tuple(
+            await asyncio.gather(post.send(7, A0, [ending(1)], lambda: False), post.send(7, A1, [ending(2)], wanted))
         )
-        assert outcomes == [[Error.NOT_COORDINATOR], [Error.NONE]]
+        assert outcomes == ([Error.NOT_COORDINATOR], [Error.NONE])
         assert [marker.producer_id for marker in others.asked[0][1].markers] == [2]
         assert await post.send(7, A0, [ending(1)], lambda: False) == [Error.NOT_COORDINATOR]
         assert len(others.asked) == 1

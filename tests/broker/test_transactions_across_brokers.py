@@ -51,7 +51,7 @@ SETTINGS = {
 
 
 class Bench:
-    """Three brokers; the topic `t` has two partitions on each, without copies. Partition n is led by broker n % 3 + 1."""
+    """Three brokers; the topic `t` has two partitions on each, without copies: broker n % 3 + 1 leads partition n."""
 
     def __init__(self) -> None:
         self.simulation = Simulation(11, limit_s=10_000)

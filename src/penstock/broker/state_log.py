@@ -88,7 +88,7 @@ class StateLog(Generic[M]):
         self._shape = shape
         self._world = world
         self._lease_holds = lease.holds
-        self._unanswered: set[asyncio.Future[Any]] = set()
+        self._unanswered: dict[asyncio.Future[Any], None] = {}
         self._queue: deque[Callable[[], None]] = deque()  # decisions that wait for a sync to end
         self._unwritten: list[Record] = []  # decided and replayed in this turn of the loop
         self._untold: list[Step] = []  # whose answers wait for that
@@ -178,8 +178,8 @@ class StateLog(Generic[M]):
 
     def _new_token(self) -> asyncio.Future[Any]:
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._unanswered.add(token)
-        token.add_done_callback(self._unanswered.discard)
+        self._unanswered[token] = None
+        token.add_done_callback(self._unanswered.pop)
         return token
 
     def do(self, decide: Callable[[M, Moment], Step]) -> None:
