@@ -48,6 +48,7 @@ IN_SYNC_WITHIN_S = 60.0
 DRAINED_WITHIN_S = 60.0
 STORY_LINES_MAX = 80
 TRACE_SIZE_MAX = 2000
+CALLBACKS_PER_INSTANT_MAX = 50_000
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class ClusterRun:
         self.seed = seed
         self.profile = profile = profile or profile_of(seed)
         self.simulation = Simulation(seed, shuffle=True, limit_s=LIMIT_S, trace_size_max=TRACE_SIZE_MAX)
+        self.simulation.loop.callbacks_per_instant_max = CALLBACKS_PER_INSTANT_MAX
         self.chance = self.simulation.random
         self.flush_mode = profile.flush_mode or ("os", "always")[self.chance.randrange(2)]
         brokers = profile.brokers or (3, 3, 3, 5)[self.chance.randrange(4)]

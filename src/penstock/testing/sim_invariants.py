@@ -30,7 +30,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.testing.sim_cluster import SimCluster, SimClusterBroker
 from penstock.testing.sim_loop import CURRENT_PROCESS, ProcessState
-from penstock.testing.sim_replicas import Replica, StoredBatch
+from penstock.testing.sim_stored_logs import Replica, StoredBatch
 from penstock.zookeeper.operations import Transaction, Write
 from penstock.zookeeper.store import Store
 from penstock.zookeeper.topic_znodes import PartitionState, TopicNode

@@ -128,6 +128,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, SimTimerHandle]] = []
         self._scheduled_count = 0
         self._tasks_count = 0
+        self.callbacks_per_instant_max = CALLBACKS_PER_INSTANT_MAX
         self._callbacks_this_instant = 0
         self._running = False
         self._stopping = False
@@ -310,8 +311,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._callbacks_this_instant += 1
         if self.callbacks_count % CALLBACKS_PER_COLLECTION == 0:
             gc.collect()
-        if self._callbacks_this_instant > CALLBACKS_PER_INSTANT_MAX:
-            raise SimulationError(f"callbacks without end at {self._now:.6f} s; waiting:\n{self._waiting()}")
+        if self._callbacks_this_instant > self.callbacks_per_instant_max:
+            next_ones = "\n".join(f"  {handle!r}" for handle in list(self._ready)[:5])
+            raise SimulationError(
+                f"callbacks without end at {self._now:.6f} s:\n{next_ones}\nwaiting:\n{self._waiting()}"
+            )
 
     def _waiting(self) -> str:
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: (len(task.get_name()), task.get_name()))
