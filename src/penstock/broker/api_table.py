@@ -64,6 +64,7 @@ from penstock.broker.handlers import (
 from penstock.broker.handlers.config_resources import judged_first
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
 from penstock.broker.replica_throttle import Limit, ReplicaThrottle
+from penstock.broker.request_counts import ApiCounts
 from penstock.broker.requests import Dispatcher
 from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k01_fetch import API as FETCH
@@ -183,7 +184,9 @@ _BY_CONTROLLER = (
 _SETTINGS = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
 
 
-def _follower_fetches(broker: Broker, bytes_max: int, *, tells_committed_at_once: bool) -> FollowerFetches:
+def _follower_fetches(
+    broker: Broker, counts: ApiCounts, bytes_max: int, *, tells_committed_at_once: bool
+) -> FollowerFetches:
     world = broker.world
     return FollowerFetches(
         broker.partitions,
@@ -194,6 +197,7 @@ def _follower_fetches(broker: Broker, bytes_max: int, *, tells_committed_at_once
             ReplicaThrottle.of(broker.settings), lambda: broker.settings.integer("leader.replication.throttled.rate")
         ),
         broker.isr_changes.follower_fetched,
+        counts,
         bytes_max=bytes_max,
         tells_committed_at_once=tells_committed_at_once,
     )
@@ -205,14 +209,16 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     sessions = FetchSessions(settings.integer("max.incremental.fetch.session.cache.slots"), world.random)
     is_rack_aware = settings.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR
     bytes_max = settings.integer("fetch.max.bytes")
+    counts = dispatcher.counts_of(FETCH)
     fetch = k01_fetch.Fetch(
         broker.partitions,
         sessions,
-        _follower_fetches(broker, bytes_max, tells_committed_at_once=is_rack_aware),
+        _follower_fetches(broker, counts, bytes_max, tells_committed_at_once=is_rack_aware),
         world.clock,
         world.disk,
         bytes_max,
         broker.view if is_rack_aware else None,
+        counts,
     )
     dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker, dispatcher.counts_of(PRODUCE)))
     dispatcher.serve_hot(FETCH, fetch)

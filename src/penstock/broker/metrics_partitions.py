@@ -90,6 +90,8 @@ counters begin at zero when the broker starts.""", (
            _held(lambda partition: partition.log.appended_records), _OF_PARTITION),
     Family("penstock_partition_replicated_bytes_total", Kind.COUNTER, "Bytes fetched from a leader and appended.",
            _held(lambda partition: partition.log.replicated_bytes), _OF_PARTITION),
+    Family("penstock_partition_fetched_bytes_total", Kind.COUNTER, "Bytes given to consumers.",
+           _held(lambda partition: partition.log.fetched_bytes), _OF_PARTITION),
     Family("penstock_partition_replicas", Kind.GAUGE, "Replicas of the partition; from its leader.",
            _led(lambda _, leader: len(leader.membership.replicas)), _OF_PARTITION),
     Family("penstock_partition_in_sync_replicas", Kind.GAUGE, "Replicas in sync; from the leader.",

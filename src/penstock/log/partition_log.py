@@ -54,6 +54,7 @@ class PartitionLog(LogEnd):
         "_lower_recovery_point",
         "_segments",
         "_unsynced",
+        "fetched_bytes",
         "folder",
         "recovery",
         "recovery_point",
@@ -90,6 +91,7 @@ class PartitionLog(LogEnd):
         self.recovery_point = loaded.recovery_point
         self.appended_bytes = self.appended_records = 0  # as a leader, since it was opened
         self.replicated_bytes = 0  # as a follower
+        self.fetched_bytes = 0  # given to consumers
         self._set_segments(loaded.segments)
         self.use_config(config)
         self._failure: str | None = None

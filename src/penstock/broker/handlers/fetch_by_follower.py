@@ -25,6 +25,7 @@ from penstock.broker.follower_session import Answer, FollowerSession, Look
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.replica_throttle import Limit
+from penstock.broker.request_counts import ApiCounts
 from penstock.wire.fetch_response import TOPIC_IDS_SINCE, TopicAnswer, encode_fetch_response
 from penstock.wire.messages.k01_fetch import FetchRequest
 
@@ -47,6 +48,7 @@ class FollowerFetches:
         random: Random,
         limit: Limit,
         on_counted: Callable[[Partition], None],
+        counts: ApiCounts,
         *,
         bytes_max: int,
         tells_committed_at_once: bool,
@@ -60,6 +62,7 @@ class FollowerFetches:
         self._random = random
         self._limit = limit
         self._on_counted = on_counted
+        self.counts = counts
         self._sessions: dict[int, FollowerSession] = {}  # by the follower's broker id
 
     def handle(
@@ -69,6 +72,7 @@ class FollowerFetches:
         try:
             session = self._session_of(request, version)
         except ApiError as error:
+            self.counts.refused(error.error)
             return encode_fetch_response(version, correlation_id, [], error=error.error)
         session.asked()
         before = session.waiting
@@ -263,10 +267,11 @@ class _FollowerFetch:
     def _response(self, look: Look) -> Response:
         session = self._session
         topics: dict[object, TopicAnswer[FileRange]] = {}
-        for topic_key, answer in self.refused:
+        told = [*self.refused, *((named.topic_key, answer) for named, answer, _ in look.answers)]
+        for topic_key, answer in told:
+            if answer.error is not Error.NONE:
+                self._handler.counts.refused(answer.error)
             _of_topic(topics, topic_key).partitions.append(answer)
-        for named, answer, _ in look.answers:
-            _of_topic(topics, named.topic_key).partitions.append(answer)
         session.told(look)
         if session.session_id == NO_SESSION:
             session.close()

@@ -37,6 +37,7 @@ from penstock.broker.handlers.fetch_by_follower import FollowerFetches
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.read_replicas import THE_LEADER, preferred_read_replica
+from penstock.broker.request_counts import ApiCounts
 from penstock.log.ranges import LogRange
 from penstock.wire.codec import decoder
 from penstock.wire.fetch_response import (
@@ -71,6 +72,7 @@ class Fetch:
         disk: Disk,
         bytes_max: int,
         racks: ClusterView | None,
+        counts: ApiCounts,
     ) -> None:
         """`racks` is given where consumers are sent to replicas in their own rack."""
         self.partitions = partitions
@@ -80,6 +82,7 @@ class Fetch:
         self.disk = disk
         self.bytes_max = bytes_max
         self.racks = racks
+        self.counts = counts
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
@@ -90,6 +93,7 @@ class Fetch:
         try:
             session, items, is_full = self._session_of(request, version)
         except ApiError as error:
+            self.counts.refused(error.error)
             return encode_fetch_response(version, correlation_id, [], error=error.error)
         return _Fetch(self, connection, version, correlation_id, request, session, items, is_full).run()
 
@@ -419,7 +423,12 @@ class _Fetch:
     def _response(self) -> Response:
         topics: dict[object, TopicAnswer[FileRange]] = {}
         session = self._session
+        for answer, partition, found in self._ranges:
+            if answer.records is not None:
+                partition.log.fetched_bytes += found.size_bytes
         for item, answer in self._answers:
+            if answer.error is not Error.NONE:
+                self._handler.counts.refused(answer.error)
             if session is not None:
                 item.told_high_watermark = answer.high_watermark
                 item.told_log_start_offset = answer.log_start_offset
