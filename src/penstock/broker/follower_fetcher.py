@@ -279,8 +279,8 @@ class FollowerFetcher:
     def _ready(self, followed: Followed) -> None:
         """A partition can be fetched for, from the end of its log."""
         partition = followed.partition
-        if self._followed.get(partition) is not followed:
-            return
+        if self._followed.get(partition) is not followed or partition.is_gone:
+            return  # nothing of one that is gone will ever be synced
         if self._is_held_back(partition):
             self._rest(followed, HELD_BACK_S)
         elif partition.must_sync:
