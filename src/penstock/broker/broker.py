@@ -15,6 +15,7 @@ from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
@@ -69,6 +70,7 @@ class Broker:
     replica_moves: ReplicaMoves
     duties: ControllerDuties
     followers: Followers
+    doubts: Doubts
 
     def nodes(self, listener_name: str) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""

@@ -141,6 +141,7 @@ class FollowerFetcher:
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._failures = 0  # of connections, in a row
+        self.on_broken: Callable[[], None] = lambda: None
         # the connection, and what belongs to it
         self._link: FollowerLink | None = None
         self._connected_to: Registration | None = None
@@ -216,6 +217,7 @@ class FollowerFetcher:
                 say("broker %d is asked again for its records: %s", self._leader_id, error)
             except Exception:
                 logger.exception("fetching from broker %d failed, and begins anew", self._leader_id)
+            self.on_broken()
             self._failures += 1
             await self._wait_for_news(self._backoff_s(self._failures))
 

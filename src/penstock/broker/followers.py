@@ -45,6 +45,8 @@ class Followers:
         self._fetchers: dict[int, FollowerFetcher] = {}
         self._leader_of: dict[Partition, int] = {}
         self._is_stopped = False
+        self.on_broken: Callable[[int], None] = lambda _leader_id: None
+        """Told when the connection to a leader broke."""
         partitions.on_roles(self._roles_changed)
         view.on_change(self._view_changed)
 
@@ -69,6 +71,7 @@ class Followers:
                 self._rules,
                 self._limit,
             )
+            fetcher.on_broken = lambda: self.on_broken(leader_id)
         return fetcher
 
     def _registration(self, broker_id: int) -> Registration | None:

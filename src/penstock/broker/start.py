@@ -27,6 +27,7 @@ from penstock.broker.connection import Intake
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
+from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
@@ -167,7 +168,9 @@ async def start_broker(
         replica_moves=ReplicaMoves(world, view, partitions, lambda: broker.settings),
         duties=ControllerDuties(view, role, lambda: broker.settings),
         followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
+        doubts=Doubts(world.clock, view),
     )
+    broker.followers.on_broken = broker.doubts.arise
     try:
         return await _serve(broker, coordination, process_figures)
     except (Exception, asyncio.CancelledError):

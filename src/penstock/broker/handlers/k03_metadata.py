@@ -45,6 +45,7 @@ async def handle(broker: Broker, request: MetadataRequest, context: RequestConte
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     how = _Asked(context.version, operations, context.connection.listener_name)
     if request.topics is None or (context.version == 0 and not request.topics):
+        await broker.doubts.settled(broker.view.topics.keys())
         topics = _describe(broker, sorted_topics(broker.view.topics.values()), how)
     else:
         if any(topic.name is None or topic.topic_id != NO_ID for topic in request.topics) and context.version < 12:
@@ -79,6 +80,8 @@ async def _asked(
     if missing and may_create:
         await broker.topics.create_on_demand(missing)
         found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
+    await broker.doubts.settled([topic.name for topic in found if isinstance(topic, Topic)])
+    found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
     described = iter(_describe(broker, [topic for topic in found if isinstance(topic, Topic)], how))
     answers = [
         _unknown(wanted, known.error, how.operations) if isinstance(known, ApiError) else next(described)
