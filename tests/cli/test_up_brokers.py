@@ -148,6 +148,19 @@ def test_a_broker_that_dies_is_missed_at_once_and_comes_back(cluster: UpCluster)
 
 
 @pytest.mark.cluster
+def test_a_broker_that_cannot_come_back_is_tried_again(tmp_path: Path) -> None:
+    with UpCluster(2, tmp_path / "data", settings={**LONG_SESSION, **QUICK}) as up:
+        pid = up.pid(1)
+        up.kill(1)
+        wait_until(lambda: not is_alive(pid))
+        with socket.create_server(("127.0.0.1", up.process.port + 1)):
+            wait_until(lambda: "broker 1: cannot listen on" in up.process.log_text())
+            wait_until(lambda: "broker 1 has ended with exit code 1; it starts again in 2 s" in up.process.log_text())
+        up.wait_ready()
+        up.stop()
+
+
+@pytest.mark.cluster
 def test_one_becomes_three_and_one_again(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with BrokerProcess(data, settings=QUICK) as one:

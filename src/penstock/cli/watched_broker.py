@@ -91,11 +91,13 @@ class WatchedBroker:
 
     async def _live(self) -> int:
         """One life of its process, and the end of its session; returns the exit code."""
-        reading, writing = os.pipe()
-        process_id, our_end = start_broker_process(write_order(self._order), writing)
-        os.close(writing)
+        try:
+            process_id, our_end, printed = self._start()
+        except OSError as error:
+            logger.error("broker %d cannot be started: %s", self.broker_id, error)
+            return 1
         self._process_id = process_id
-        output = _Lines(reading, self._printed)
+        output = _Lines(printed, self._printed)
         try:
             code = await _exit_of(process_id)
         finally:
@@ -108,6 +110,17 @@ class WatchedBroker:
             end_session_of, self._order["data"], self._servers, timeout_ms=timeout_ms, tries_s=tries_s
         )
         return code
+
+    def _start(self) -> tuple[int, int, int]:
+        """Its process id, our end of the pipe it watches, and that of the pipe it prints to."""
+        reading, writing = os.pipe()
+        try:
+            return *start_broker_process(write_order(self._order), writing), reading
+        except OSError:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
 
     def _printed(self, line: str) -> None:
         if not line.startswith(READY) or self.ready.done():
