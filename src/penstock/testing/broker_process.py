@@ -70,6 +70,7 @@ class BrokerProcess:
         self.port = port
         self.settings = dict(settings or {})
         self.addresses: list[str] = []
+        self.metrics: list[str] = []
         self._log = data.with_name(data.name + ".log")
         self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -168,11 +169,13 @@ class BrokerProcess:
         before_bytes = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, env=environment)
-        self.addresses = self._read_ready_line(self._process, before_bytes)
+        places = self._read_ready_line(self._process, before_bytes)
+        self.addresses, self.metrics = places["kafka"], places.get("metrics", [])
         if "listeners" not in self.settings:
             self.port = int(self.addresses[0].rpartition(":")[2])
 
-    def _read_ready_line(self, process: subprocess.Popen[bytes], log_from_bytes: int) -> list[str]:
+    def _read_ready_line(self, process: subprocess.Popen[bytes], log_from_bytes: int) -> dict[str, list[str]]:
+        """The addresses of each kind."""
         assert process.stdout is not None
         deadline_s = time.monotonic() + self._start_timeout_s
         received = b""
@@ -192,7 +195,8 @@ class BrokerProcess:
             process.kill()
             self.wait_for_end(STOP_TIMEOUT_S)
             raise self._error(f"expected the ready line, not {line!r}", log_from_bytes)
-        return line.removeprefix(READY).split()[0].split(",")
+        places = (word.partition("=") for word in line.split() if "=" in word)
+        return {kind: addresses.split(",") for kind, _, addresses in places}
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
