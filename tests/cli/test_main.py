@@ -43,7 +43,7 @@ def test_every_command_has_help(command: Command, row: CommandRow) -> None:
     assert f"penstock {row.name}" in outcome.out
 
 
-@pytest.mark.parametrize("family", ["topic", "group", "transaction", "config", "log"])
+@pytest.mark.parametrize("family", ["topic", "group", "transaction", "cluster", "config", "log"])
 def test_a_family_alone_shows_its_help(command: Command, family: str) -> None:
     outcome = command(family)
     assert outcome.code == 0
@@ -107,6 +107,21 @@ def test_version(command: Command) -> None:
         (["transaction", "abort"], "which one? pass a transactional id, or --topic"),
         (["transaction", "abort", "--topic", "a", "--partition", "0"], "which one?"),
         (["transaction", "abort", "x", "--topic", "a"], "which one?"),
+        (["cluster", "status", "5"], "goes with --watch"),
+        (["cluster", "status", "--watch", "0"], "Invalid value for '[SECONDS]'"),
+        (["cluster", "elect"], "which partitions? pass --topic"),
+        (["cluster", "elect", "--all", "--topic", "a"], "which partitions?"),
+        (["cluster", "elect", "--all", "--partition", "1"], "--partition needs --topic"),
+        (["cluster", "reassign"], "what? pass --topic, --partition and --replicas"),
+        (["cluster", "reassign", "--list", "--cancel"], "what? pass"),
+        (["cluster", "reassign", "--list", "--wait"], "what? pass"),
+        (["cluster", "reassign", "--topic", "a", "--replicas", "1"], "--replicas needs --topic and --partition"),
+        (["cluster", "reassign", "-t", "a", "-p", "0", "-r", "1,x"], "--replicas wants ids of brokers"),
+        (["cluster", "reassign", "--file", "/does/not/exist"], "cannot read the reassignment"),
+        (["cluster", "reassign", "--file", "x", "--topic", "a"], "--file says which partitions"),
+        (["cluster", "reassign", "--wait", "--throttle", "fast"], "--throttle wants a number of bytes"),
+        (["cluster", "decommission"], "Missing argument 'BROKER'"),
+        (["cluster", "unregister", "one"], "Invalid value for 'BROKER'"),
         (["config", "set", "x"], "config set wants KEY=VALUE"),
         (["config", "list", "--topic", "a", "--broker", "1"], "exclude each other"),
         (["config", "describe", "retention.ms"], "settings of what?"),
@@ -138,6 +153,12 @@ def test_wrong_usage_is_one_line_and_code_2(command: Command, arguments: list[st
         ["group", "delete", "g", "--yes"],
         ["transaction", "list"],
         ["transaction", "abort", "t"],
+        ["cluster", "status"],
+        ["cluster", "elect", "--all"],
+        ["cluster", "reassign", "--list"],
+        ["cluster", "rebalance"],
+        ["cluster", "decommission", "1"],
+        ["cluster", "unregister", "1"],
         ["config", "list"],
         ["config", "set", "--topic", "a", "retention.ms=1"],
         ["config", "list", "--broker-defaults"],
@@ -265,6 +286,8 @@ def test_ctrl_c_ends_with_130(silent_server: socket.socket) -> None:
         ("penstock topic cr", ["create"]),
         ("penstock group r", ["reset"]),
         ("penstock transaction find", ["find-hanging"]),
+        ("penstock cluster re", ["reassign", "rebalance"]),
+        ("penstock cluster reassign --th", ["--throttle"]),
         ("penstock group list --state Em", ["Empty"]),
     ],
 )

@@ -72,8 +72,8 @@ def test_describe(on_broker: Command, topic: str) -> None:
     assert (first["size_bytes"], second["size_bytes"] > 0) == (0, True)
     text = on_broker("topic", "describe", topic).lines
     assert text[0].startswith(f"{topic}: 2 partitions, replication factor 1, id ")
-    assert text[1].split("\t") == ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "BYTES"]
-    assert text[3].split("\t")[4:6] == ["0", "2"]
+    assert text[1].split("\t") == ["PARTITION", "LEADER", "REPLICAS", "ISR", "ELIGIBLE", "START", "END", "BYTES"]
+    assert text[3].split("\t")[4:7] == ["-", "0", "2"]
 
 
 def test_describe_without_a_name_shows_all(on_broker: Command, topic: str) -> None:

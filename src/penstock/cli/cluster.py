@@ -16,16 +16,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.base.errors import Error
 from penstock.cli.connection import ANSWER_TIMEOUT_S, Connection
-from penstock.cli.direct import DirectClient, check_error, connect_directly
+from penstock.cli.direct import TIMEOUT_S, DirectClient, check_error, connect_directly
 from penstock.cli.failure import ExitCode, Failure, did_you_mean
-from penstock.cli.places import Place, by_topic, place_text
-from penstock.wire.messages import k02_list_offsets as k02
+from penstock.cli.offsets import ask_offsets
+from penstock.cli.places import Place, place_text
 from penstock.wire.messages import k03_metadata as k03
 from penstock.wire.messages import k10_find_coordinator as k10
 
 PAUSE_S = 0.1
-EARLIEST_TIMESTAMP = -2
-LATEST_TIMESTAMP = -1
 SETTLES_SOON = {
     Error.COORDINATOR_LOAD_IN_PROGRESS,
     Error.COORDINATOR_NOT_AVAILABLE,
@@ -37,8 +35,11 @@ SETTLES_SOON = {
     Error.OFFSET_NOT_AVAILABLE,
     Error.CONCURRENT_TRANSACTIONS,
 }
+#: A broker forwards what only the controller may do; while nobody is the controller, it says so.
+NO_CONTROLLER_NOW = {Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT}
 
 Key = TypeVar("Key")
+Result = TypeVar("Result")
 Answers = Mapping[Key, tuple[int, Any]]
 
 
@@ -60,8 +61,9 @@ class BrokerAddress(NamedTuple):
 class Cluster:
     """The brokers behind a connection. Use it in a `with`: it holds open sockets."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._first = connect_directly(connection)
+    def __init__(self, connection: Connection, timeout_s: float = TIMEOUT_S) -> None:
+        self._first = connect_directly(connection, timeout_s)
+        self._timeout_s = timeout_s
         self._clients: dict[BrokerAddress, DirectClient] = {}
 
     def __enter__(self) -> Cluster:
@@ -76,17 +78,22 @@ class Cluster:
     def on(self, broker: BrokerAddress) -> DirectClient:
         """The connection to one broker."""
         if broker not in self._clients:
-            self._clients[broker] = DirectClient((broker.host, broker.port))
+            self._clients[broker] = DirectClient((broker.host, broker.port), self._timeout_s)
         return self._clients[broker]
+
+    @property
+    def anyone(self) -> DirectClient:
+        """The connection to the first broker that answered."""
+        return self._first
 
     def brokers(self) -> list[BrokerAddress]:
         """Every broker of the cluster."""
-        answer = self._metadata([])
+        answer = self.metadata([])
         return sorted(BrokerAddress(each.node_id, each.host, each.port) for each in answer.brokers)
 
     def partitions_of(self, topics: Collection[str] | None) -> dict[str, list[int]]:
         """The partitions of topics, of all if None; a topic that does not exist is left out."""
-        answer = self._metadata(topics)
+        answer = self.metadata(topics)
         return {
             str(topic.name): sorted(partition.partition_index for partition in topic.partitions)
             for topic in answer.topics
@@ -102,7 +109,8 @@ class Cluster:
                 raise Failure(f"there is no topic '{topic}'{hint}", ExitCode.NOT_FOUND)
         return known
 
-    def _metadata(self, topics: Collection[str] | None) -> k03.MetadataResponse:
+    def metadata(self, topics: Collection[str] | None) -> k03.MetadataResponse:
+        """Brokers and topics, of all topics if None."""
         wanted = None if topics is None else [k03.MetadataRequestTopic(name=name) for name in topics]
         request = k03.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         return self._first.ask(k03.API.key, request, k03.MetadataResponse, lowest=4)
@@ -112,6 +120,15 @@ class Cluster:
     def ask_all(self, ask: Callable[[DirectClient], Any]) -> list[tuple[BrokerAddress, Any]]:
         """The answer of every broker."""
         return [(broker, ask(self.on(broker))) for broker in self.brokers()]
+
+    def ask_controller(self, ask: Callable[[DirectClient], Result], code_of: Callable[[Result], int]) -> Result:
+        """The controller's answer, through whichever broker; asks again while there is no controller."""
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            answer = ask(self._first)
+            if code_of(answer) not in NO_CONTROLLER_NOW or time.monotonic() > deadline:
+                return answer
+            time.sleep(PAUSE_S)
 
     def coordinators(
         self, kind: CoordinatorKind, keys: Sequence[str]
@@ -135,7 +152,7 @@ class Cluster:
         return self._ask(list(places), self._leaders, ask)
 
     def _leaders(self, places: Sequence[Place]) -> tuple[dict[Place, BrokerAddress], dict[Place, tuple[int, Any]]]:
-        answer = self._metadata(list(dict.fromkeys(topic for topic, _ in places)))
+        answer = self.metadata(list(dict.fromkeys(topic for topic, _ in places)))
         brokers = {each.node_id: BrokerAddress(each.node_id, each.host, each.port) for each in answer.brokers}
         leaders = {
             (str(topic.name), partition.partition_index): brokers.get(partition.leader_id)
@@ -165,14 +182,27 @@ class Cluster:
             by_broker: dict[BrokerAddress, list[Key]] = defaultdict(list)
             for key, broker in found.items():
                 by_broker[broker].append(key)
+            gone: set[Key] = set()
             for broker, its in by_broker.items():
-                answers.update(ask(self.on(broker), its))
-            left = [key for key in left if answers[key][0] in SETTLES_SOON]
+                try:
+                    answers.update(ask(self.on(broker), its))
+                except Failure as failure:
+                    # A broker that died a moment ago: soon another one is responsible.
+                    if failure.code != ExitCode.UNREACHABLE or time.monotonic() > deadline:
+                        raise
+                    self._forget(broker)
+                    gone.update(its)
+            left = [key for key in left if key in gone or answers[key][0] in SETTLES_SOON]
             if left and time.monotonic() > deadline:
                 break
             if left:
                 time.sleep(PAUSE_S)
         return answers
+
+    def _forget(self, broker: BrokerAddress) -> None:
+        client = self._clients.pop(broker, None)
+        if client is not None:
+            client.__exit__(None, None, None)
 
     # Offsets
 
@@ -180,28 +210,7 @@ class Cluster:
         """The offset that a time means in each partition (-1: none); partitions that do not exist are left out."""
 
         def ask(client: DirectClient, its: list[Place]) -> Answers[Place]:
-            topics = [
-                k02.ListOffsetsRequestTopic(
-                    name=topic,
-                    partitions=[
-                        k02.ListOffsetsRequestPartition(partition_index=partition, timestamp=timestamp_ms)
-                        for partition in partitions
-                    ],
-                )
-                for topic, partitions in by_topic(its).items()
-            ]
-            request = k02.ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=int(committed),
-                topics=topics,
-                timeout_ms=int(ANSWER_TIMEOUT_S * 1000),
-            )
-            answer = client.ask(k02.API.key, request, k02.ListOffsetsResponse, lowest=2)
-            return {
-                (topic.name, partition.partition_index): (partition.error_code, partition.offset)
-                for topic in answer.topics
-                for partition in topic.partitions
-            }
+            return ask_offsets(client, its, timestamp_ms, committed=committed)
 
         answers = self.ask_leaders(places, ask)
         offsets: dict[Place, int] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,6 +135,12 @@ class Connection:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.brokers_down = True
 
+    def also_try(self, addresses: Iterable[tuple[str, int]]) -> None:
+        """Remember brokers that were met, for when those of the bootstrap list are gone."""
+        known = parse_addresses(self.bootstrap)
+        more = [address for address in addresses if address not in known]
+        self.bootstrap = ",".join([self.bootstrap, *(format_address(*address) for address in more)])
+
     def reach(self) -> None:
         """Fails unless something accepts connections at one of the bootstrap addresses."""
         if self._reached:
@@ -153,6 +159,11 @@ class Connection:
 def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
     """`host:port,[::1]:9093,host` as pairs of host and port."""
     return [_parse_address(part.strip()) for part in bootstrap.split(",") if part.strip()]
+
+
+def format_address(host: str, port: int) -> str:
+    """A host and its port as one writes them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _parse_address(address: str) -> tuple[str, int]:

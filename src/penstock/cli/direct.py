@@ -1,7 +1,7 @@
 """Requests that confluent-kafka does not offer, sent with our own codec over a plain socket.
 
-Some commands need them: those for groups and transactions (through `cli.cluster`), the defaults of all brokers
-(librdkafka refuses the empty name they have), the sizes of partitions, and the versions that a broker serves. One
+Some commands need them: those for groups, transactions and the cluster (through `cli.cluster`), the defaults of all
+brokers (librdkafka refuses the empty name they have), eligible leaders, and the versions that a broker serves. One
 `DirectClient` is one connection; it asks ApiVersions first and then speaks the highest version that both sides know.
 It does not do TLS or SASL: callers see `can_ask` first.
 """
@@ -44,10 +44,10 @@ def can_ask(connection: Connection) -> bool:
 class DirectClient:
     """One connection to one broker, one request at a time."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], timeout_s: float = TIMEOUT_S) -> None:
         self._address = address
         try:
-            self._socket = socket.create_connection(address, TIMEOUT_S)
+            self._socket = socket.create_connection(address, timeout_s)
         except OSError as error:
             raise self._unreachable(error) from error
         self._correlation_id = 0
@@ -117,7 +117,7 @@ class DirectClient:
         return Failure(f"no answer from the broker at {self._shown()} ({error})", ExitCode.UNREACHABLE)
 
 
-def connect_directly(connection: Connection) -> DirectClient:
+def connect_directly(connection: Connection, timeout_s: float = TIMEOUT_S) -> DirectClient:
     """A connection to the first bootstrap broker that answers."""
     if not can_ask(connection):
         raise Failure("this needs a plain connection: it is not possible over TLS or SASL")
@@ -125,7 +125,7 @@ def connect_directly(connection: Connection) -> DirectClient:
     failure = Failure("no bootstrap brokers given", ExitCode.USAGE)
     for address in parse_addresses(connection.bootstrap):
         try:
-            return DirectClient(address)
+            return DirectClient(address, timeout_s)
         except Failure as next_failure:
             failure = next_failure
     raise failure
@@ -133,8 +133,13 @@ def connect_directly(connection: Connection) -> DirectClient:
 
 def check_error(code: int, message: str | None, subject: str) -> None:
     """Fails with a sentence if the broker's answer is an error."""
-    if code == Error.NONE:
-        return
+    if code != Error.NONE:
+        refused = code in REFUSED_ERRORS
+        raise Failure(f"{subject}: {error_text(code, message)}", ExitCode.REFUSED if refused else ExitCode.FAILED)
+
+
+def error_text(code: int, message: str | None = None) -> str:
+    """What the broker says of an error, or else what it means."""
     known = Error._value2member_map_.get(code)
     text = message or (known.text if isinstance(known, Error) else f"error {code}")
-    raise Failure(f"{subject}: {text.rstrip('.')}", ExitCode.REFUSED if code in REFUSED_ERRORS else ExitCode.FAILED)
+    return text.rstrip(".")

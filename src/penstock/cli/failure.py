@@ -21,6 +21,8 @@ class ExitCode(IntEnum):
     NOT_FOUND = 4
     EXISTS = 5
     REFUSED = 6
+    OFFLINE = 7
+    DEGRADED = 8
     INTERRUPTED = 130
     PIPE_CLOSED = 141
 

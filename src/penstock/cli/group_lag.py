@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from penstock.cli.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cluster
+from penstock.cli.cluster import Cluster
 from penstock.cli.groups import Committed, Group, Member, committed_offsets, pending_places
+from penstock.cli.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from penstock.cli.places import Place, by_topic, places_text
 
 

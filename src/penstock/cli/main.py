@@ -80,6 +80,12 @@ def _transaction() -> typer.Typer:
     return app
 
 
+def _cluster() -> typer.Typer:
+    from penstock.cli.cluster_commands import app
+
+    return app
+
+
 def _config() -> typer.Typer:
     from penstock.cli.config import app
 
@@ -107,6 +113,7 @@ COMMANDS = (
     Command("consume", "Print the messages of topics.", _consume),
     Command("group", "List, describe, reset and delete consumer groups.", _group),
     Command("transaction", "List, describe and abort transactions.", _transaction),
+    Command("cluster", "Watch brokers, elect leaders, move copies.", _cluster),
     Command("config", "Show and change the settings of topics and brokers.", _config),
     Command("log", "Look into the files of a data folder.", _log),
     Command("doctor", "Check this machine and say what to do.", _doctor),

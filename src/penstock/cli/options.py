@@ -46,6 +46,12 @@ ClientSettings = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic.")]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="A partition of the topic.")
+]
+BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", min=0, help="Id of the broker.", show_default=False)]
 
 
 def markup_mode() -> Literal["rich"] | None:

@@ -26,6 +26,7 @@ UNDER_WAY = (
 )
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "Stable": "green", "Empty": "dim"}
 STYLES.update(dict.fromkeys(UNDER_WAY, "yellow"))
+STYLES.update(dict.fromkeys(("silent", "away", "disk failed"), "bold red"))
 
 
 def print_json(document: Any) -> None:
@@ -64,6 +65,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    Console(highlight=False).print(rich_table(columns, rows))
+
+
+def rich_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """The table as a terminal shows it."""
     table = Table(box=None, header_style="bold cyan", pad_edge=False, padding=(0, 2, 0, 0))
     for index, column in enumerate(columns):
         cells = [row[index] for row in rows if row[index] is not None]
@@ -75,7 +81,7 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
             for column, cell in zip(columns, row, strict=True)
         ]
         table.add_row(*(Text(_cell(cell), style=style) for cell, style in zip(row, styles, strict=True)))
-    Console(highlight=False).print(table)
+    return table
 
 
 def _cell(cell: object) -> str:

@@ -38,14 +38,15 @@ def read_settings(
     settings: dict[ResourceKey, list[ConfigEntry]] = {}
     if any(is_broker_defaults(resource) for resource in resources):
         settings[ResourceType.BROKER, ""] = read_broker_defaults(connection)
-    named = [resource for resource in resources if not is_broker_defaults(resource)]
-    answers = admin.describe_configs(named, request_timeout=ANSWER_TIMEOUT_S) if named else {}
-    return settings | {
-        (resource.restype, resource.name): sorted(
-            connection.answer(answer, resource_subject(resource)).values(), key=lambda entry: entry.name
-        )
-        for resource, answer in answers.items()
-    }
+    topics = [resource for resource in resources if resource.restype != ResourceType.BROKER]
+    brokers = [resource for resource in resources if resource.restype == ResourceType.BROKER and resource.name]
+    # Each broker answers for itself, so librdkafka takes one of them at a time.
+    for wanted in ([topics] if topics else []) + [[broker] for broker in brokers]:
+        answers = admin.describe_configs(wanted, request_timeout=ANSWER_TIMEOUT_S)
+        for resource, answer in answers.items():
+            entries = connection.answer(answer, resource_subject(resource)).values()
+            settings[resource.restype, resource.name] = sorted(entries, key=lambda entry: entry.name)
+    return settings
 
 
 def changed_settings(

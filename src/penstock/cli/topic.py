@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
+from penstock.cli.cluster_survey import take_survey
 from penstock.cli.connection import ANSWER_TIMEOUT_S, Connection
+from penstock.cli.eligible_leaders import eligible_leaders
 from penstock.cli.failure import ExitCode, Failure, usage
 from penstock.cli.kafka_admin import (
     AdminClient,
@@ -18,11 +20,13 @@ from penstock.cli.kafka_admin import (
     NewTopic,
     ResourceType,
 )
-from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, family, key_values
+from penstock.cli.leader_figures import leader_figures
+from penstock.cli.move_plans import factor_plan
+from penstock.cli.moves import MoveOptions, carry_out
+from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, Yes, family, key_values
 from penstock.cli.output import confirm, note, print_heading, print_json, print_line, print_table
-from penstock.cli.partition_sizes import partition_sizes
 from penstock.cli.resources import alter, changed_settings
-from penstock.cli.topics import EARLIEST, LATEST, describe_topics, list_offsets, unknown_topic
+from penstock.cli.topics import describe_topics, unknown_topic
 
 app = family("List, create, describe, alter and delete topics.")
 
@@ -120,7 +124,7 @@ def describe(
     client_config: ClientConfig = None,
     client_settings: ClientSettings = None,
 ) -> None:
-    """Show the partitions, offsets and own settings of topics."""
+    """Show the partitions, replicas, offsets and own settings of topics."""
     connection = Connection(bootstrap, client_config, client_settings)
     admin = connection.admin()
     wanted = names or sorted(name for name in connection.metadata(admin).topics if not name.startswith("__"))
@@ -137,9 +141,8 @@ def _describe(connection: Connection, admin: AdminClient, names: list[str]) -> l
     leaders = {
         (topic.name, part.id): part.leader for topic in topics for part in topic.partitions if part.leader is not None
     }
-    starts = list_offsets(connection, admin, leaders, EARLIEST)
-    ends = list_offsets(connection, admin, leaders, LATEST)
-    sizes = partition_sizes(connection, leaders)
+    figures = leader_figures(connection, admin, leaders)
+    eligible = eligible_leaders(connection, names)
     settings = changed_settings(connection, admin, [ConfigResource(ResourceType.TOPIC, name) for name in names])
     return [
         {
@@ -152,9 +155,10 @@ def _describe(connection: Connection, admin: AdminClient, names: list[str]) -> l
                     "leader": part.leader.id if part.leader is not None else None,
                     "replicas": [node.id for node in part.replicas],
                     "isr": [node.id for node in part.isr],
-                    "start_offset": starts.get((topic.name, part.id)),
-                    "end_offset": ends.get((topic.name, part.id)),
-                    "size_bytes": sizes.get((topic.name, part.id)),
+                    "eligible": eligible.get((topic.name, part.id), []),
+                    "start_offset": figures.starts.get((topic.name, part.id)),
+                    "end_offset": figures.ends.get((topic.name, part.id)),
+                    "size_bytes": figures.sizes.get((topic.name, part.id)),
                 }
                 for part in sorted(topic.partitions, key=lambda part: part.id)
             ],
@@ -168,9 +172,9 @@ def _print_topic(document: dict[str, Any]) -> None:
     partitions = document["partitions"]
     copies = len(partitions[0]["replicas"]) if partitions else 0
     print_heading(f"{document['name']}: {len(partitions)} partitions, replication factor {copies}, id {document['id']}")
-    fields = ("partition", "leader", "replicas", "isr", "start_offset", "end_offset", "size_bytes")
+    fields = ("partition", "leader", "replicas", "isr", "eligible", "start_offset", "end_offset", "size_bytes")
     rows = [[part[field] for field in fields] for part in partitions]
-    print_table(["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "BYTES"], rows)
+    print_table(["PARTITION", "LEADER", "REPLICAS", "ISR", "ELIGIBLE", "START", "END", "BYTES"], rows)
     for name, value in sorted(document["config"].items()):
         print_line(f"{name}={value}")
     print_line("")
@@ -182,6 +186,10 @@ def alter_topic(
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="New number of partitions.")
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", "-r", metavar="N", min=1, help="New number of copies of each partition."),
+    ] = None,
     config: Settings = None,
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; may be repeated.")
@@ -190,13 +198,13 @@ def alter_topic(
     client_config: ClientConfig = None,
     client_settings: ClientSettings = None,
 ) -> None:
-    """Give a topic more partitions, or change its settings."""
+    """Give a topic more partitions, more or fewer copies, or other settings."""
     changes = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         for key, value in key_values(config, "--config").items()
     ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in delete_config or []]
-    if partitions is None and not changes:
-        raise usage("nothing to alter: pass --partitions, --config or --delete-config")
+    if partitions is None and replication_factor is None and not changes:
+        raise usage("nothing to alter: pass --partitions, --replication-factor, --config or --delete-config")
     connection = Connection(bootstrap, client_config, client_settings)
     admin = connection.admin()
     describe_topics(connection, admin, [name])
@@ -205,13 +213,16 @@ def alter_topic(
         connection.answer(answers[name], f"topic '{name}'")
     if changes:
         alter(connection, admin, ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes))
+    if replication_factor is not None:
+        survey = take_survey(connection)
+        carry_out(connection, survey, factor_plan(survey, name, replication_factor), MoveOptions(shows_plan=False))
     print_line(f"altered topic {name}")
 
 
 @app.command()
 def delete(
     names: Names,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Be content if it is not there.")] = False,
     bootstrap: Bootstrap = None,
     client_config: ClientConfig = None,

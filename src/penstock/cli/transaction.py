@@ -11,7 +11,16 @@ import typer
 from penstock.cli.cluster import Cluster
 from penstock.cli.connection import Connection
 from penstock.cli.failure import ExitCode, Failure, usage
-from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, family
+from penstock.cli.options import (
+    Bootstrap,
+    ClientConfig,
+    ClientSettings,
+    Json,
+    PartitionOption,
+    TopicOption,
+    Yes,
+    family,
+)
 from penstock.cli.output import confirm, note, print_heading, print_json, print_line, print_table
 from penstock.cli.places import Place, by_topic, chosen_places, place_text, places_text
 from penstock.cli.timestamps import format_duration, format_timestamp, parse_duration_ms
@@ -49,11 +58,6 @@ class State(StrEnum):
 
 
 OPEN_STATES = [State.Ongoing, State.PrepareCommit, State.PrepareAbort]
-
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic.")]
-PartitionOption = Annotated[
-    int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="A partition of the topic.")
-]
 
 
 @app.command("list")
@@ -286,7 +290,7 @@ def abort(
     force: Annotated[
         bool, typer.Option("--force", help="Abort in the partition though the coordinator will end it by itself.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = None,
     client_config: ClientConfig = None,
     client_settings: ClientSettings = None,

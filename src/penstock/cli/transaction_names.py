@@ -15,7 +15,7 @@ from penstock.cli.cluster import Answers, Cluster, CoordinatorKind
 from penstock.cli.connection import Connection
 from penstock.cli.direct import DirectClient, check_error
 from penstock.cli.failure import ExitCode, Failure, did_you_mean
-from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, family
+from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, Yes, family
 from penstock.cli.output import confirm, note, print_heading, print_json, print_line, print_table
 from penstock.transactions.names import MARK
 from penstock.wire.messages import k20002_describe_commits as k20002
@@ -82,7 +82,7 @@ def _print_name(document: dict[str, Any]) -> None:
 @app.command()
 def delete(
     names: Names,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = None,
     client_config: ClientConfig = None,
     client_settings: ClientSettings = None,
