@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cluster
+from penstock.cli.cluster import Cluster
 from penstock.cli.connection import Connection
 from penstock.cli.failure import ExitCode, Failure, usage
 from penstock.cli.group_changes import commit_offsets, delete_groups, delete_offsets, in_use
@@ -34,7 +34,8 @@ from penstock.cli.groups import (
     pending_places,
     unknown_group,
 )
-from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, family
+from penstock.cli.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, Yes, family
 from penstock.cli.output import confirm, note, print_heading, print_json, print_line, print_table
 from penstock.cli.places import chosen_places, parse_topics, place_text, places_text
 
@@ -300,7 +301,7 @@ def _print_plan(name: str, moves: Sequence[Move], dry_run: bool, as_json: bool) 
 @app.command("delete")
 def delete_command(
     names: Names,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Be content if it is not there.")] = False,
     bootstrap: Bootstrap = None,
     client_config: ClientConfig = None,
@@ -319,7 +320,7 @@ def delete_command(
 def delete_offsets_command(
     name: Name,
     topics: TopicOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = None,
     client_config: ClientConfig = None,
     client_settings: ClientSettings = None,
