@@ -97,6 +97,11 @@ class ClusterView:
         self._told_version = -1
         coordination.add_listener(self._session_changed)
 
+    @property
+    def session_id(self) -> int:
+        """The session in which all of this was read; 0 if it is to be read again."""
+        return self._session_id
+
     def on_change(self, listener: Callable[[ViewChange], Awaitable[None]]) -> None:
         self._listeners.append(listener)
 

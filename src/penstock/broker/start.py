@@ -199,6 +199,7 @@ async def _serve(
         topics = change.topics if is_admitted == was_admitted else broker.view.topics.keys() | change.topics
         was_admitted = is_admitted
         await broker.partitions.follow(sorted(topics), config_of, may_lead=is_admitted)
+        broker.membership.lease.acts_on(broker.view.session_id)
         kind = "topics/"
         altered = [name.removeprefix(kind) for name in sorted(change.configs) if name.startswith(kind)]
         broker.partitions.use_configs(altered, config_of)
