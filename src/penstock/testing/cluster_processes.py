@@ -260,6 +260,13 @@ class UpCluster:
         self._killed.add(self.pid(broker_id))
         os.kill(self.pid(broker_id), signal.SIGKILL)
 
+    def stop_one(self, broker_id: int) -> None:
+        """Ask one broker to stop (SIGTERM) and wait until it has; it comes back all the same."""
+        pid = self.pid(broker_id)
+        self._killed.add(pid)
+        os.kill(pid, signal.SIGTERM)
+        _wait_until(lambda: not is_alive(pid), f"broker {broker_id} does not stop", STOP_TIMEOUT_S)
+
     def pause(self, broker_id: int) -> None:
         os.kill(self.pid(broker_id), signal.SIGSTOP)
 
@@ -291,12 +298,16 @@ class UpCluster:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs (or is stopped), and is not just waiting to be reaped."""
+    """Whether a process runs (or is stopped), and is not just waiting to be reaped.
+
+    As long as it has other threads that are still ending, its sockets and locks are held.
+    """
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        threads = len(os.listdir(f"/proc/{pid}/task"))
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state not in "ZX"
+    return state not in "ZX" or threads > 1
 
 
 def members(address: str) -> set[int]:
