@@ -19,6 +19,8 @@ BEGINNING = "beginning"
 END = "end"
 #: Larger than any message here, so that the broker's limit is met and not the client's.
 MESSAGE_BYTES_MAX = 16_000_000
+#: As many as the broker makes by default: one where it is alone.
+DEFAULT_REPLICAS = -1
 
 Start = int | str | Mapping[int, int]
 Headers = tuple[tuple[str, bytes | None], ...]

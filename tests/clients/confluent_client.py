@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from .client import (
     BEGINNING,
     DEADLINE_S,
+    DEFAULT_REPLICAS,
     END,
     MESSAGE_BYTES_MAX,
     Admin,
@@ -123,7 +124,7 @@ class ConfluentAdmin(Admin):
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, str] | None = None) -> None:
-        new = [NewTopic(name, count, 1, config=dict(configs or {})) for name, count in topics.items()]
+        new = [NewTopic(name, count, DEFAULT_REPLICAS, config=dict(configs or {})) for name, count in topics.items()]
         _await_all(self._admin.create_topics(new, request_timeout=DEADLINE_S))
 
     def delete_topic(self, name: str) -> None:
@@ -185,6 +186,7 @@ class ConfluentClient(Client):
             "partitioner": "murmur2_random",
             "reconnect.backoff.max.ms": 500,
             "linger.ms": options.get("linger_ms", 5),
+            **options.get("librdkafka", {}),
         }
         producer = ConfluentProducer(settings)
         yield producer
