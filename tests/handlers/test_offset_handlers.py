@@ -123,6 +123,14 @@ def test_offsets_with_an_epoch(client, stored, version):
 
 
 @pytest.mark.parametrize("version", LIST)
+def test_the_end_of_a_brokers_own_copy(client, stored, version):
+    """With the replica id for debugging it is told by whoever holds one."""
+    rows = [{"partition_index": 0, "timestamp": LATEST}, {"partition_index": 1, "timestamp": EARLIEST}]
+    answer = client.ask("ListOffsets", version, replica_id=-2, topics=[{"name": stored, "partitions": rows}])
+    assert [(part.error_code, part.offset) for part in answer.topics[0].partitions] == [(0, 7), (0, 0)]
+
+
+@pytest.mark.parametrize("version", LIST)
 def test_several_partitions_and_one_twice(client, stored, version):
     rows = [{"partition_index": index, "timestamp": LATEST} for index in (0, 1, 5, 0)]
     answer = client.ask("ListOffsets", version, replica_id=-1, topics=[{"name": stored, "partitions": rows}])

@@ -35,6 +35,8 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+#: Kafka's replica id for debugging: what is asked for is the copy of this broker, whoever leads.
+ANY_REPLICA = -2
 
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED = 1
@@ -65,9 +67,11 @@ async def _answer(
     try:
         if version < _SINCE_VERSION.get(part.timestamp, 0) or part.timestamp < EARLIEST_PENDING_UPLOAD:
             raise ApiError(Error.UNSUPPORTED_VERSION)
-        partition = broker.partitions.find_led(topic, part.partition_index)
+        is_of_replica = request.replica_id == ANY_REPLICA
+        find = broker.partitions.find if is_of_replica else broker.partitions.find_led
+        partition = find(topic, part.partition_index)
         partition.check_epoch(part.current_leader_epoch)
-        if request.replica_id >= 0 and part.timestamp == LATEST:
+        if (request.replica_id >= 0 or is_of_replica) and part.timestamp == LATEST:
             timestamp, offset, epoch = -1, partition.log.end_offset, partition.epoch
         else:
             timestamp, offset, epoch = await _find(broker, partition, part.timestamp, request.isolation_level)

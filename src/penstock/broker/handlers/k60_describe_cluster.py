@@ -1,4 +1,7 @@
-"""DescribeCluster (0-2): the cluster's id, its controller and its brokers."""
+"""DescribeCluster (0-2): the cluster's id, its controller and its brokers; on request those too that are away.
+
+A broker that is away is known by its id alone: where it listened went with its registration.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,15 @@ def handle(broker: Broker, request: DescribeClusterRequest, context: RequestCont
         brokers=[
             DescribeClusterResponseBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in broker.nodes(context.connection.listener_name)
-        ],
+        ]
+        + (_away(broker) if request.include_fenced_brokers else []),
         cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
     )
+
+
+def _away(broker: Broker) -> list[DescribeClusterResponseBroker]:
+    return [
+        DescribeClusterResponseBroker(broker_id=broker_id, host="", port=-1, is_fenced=True)
+        for broker_id in broker.view.admitted.away
+        if broker_id not in broker.view.brokers
+    ]
