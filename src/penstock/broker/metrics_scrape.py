@@ -25,7 +25,7 @@ from penstock.zookeeper.topic_znodes import NO_LEADER
 
 T = TypeVar("T")
 
-SLICE = 500  # partitions, connections or groups that are looked at before others get their turn
+SLICE = 200  # partitions, connections or groups that are looked at before others get their turn
 
 
 @dataclass(frozen=True, slots=True)
