@@ -72,11 +72,14 @@ class Broker:
     followers: Followers
     doubts: Doubts
 
-    def nodes(self, listener_name: str) -> list[Node]:
+    def nodes(self, listener_name: str, *, with_just_died: bool = False) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""
+        brokers = self.view.brokers
+        if with_just_died and (just_died := self.doubts.just_died()):
+            brokers = brokers | just_died
         return [
             Node(node_id, endpoint.host, endpoint.port, broker.rack)
-            for node_id, broker in self.view.brokers.items()
+            for node_id, broker in brokers.items()
             for endpoint in broker.endpoints
             if endpoint.listener == listener_name
         ]

@@ -132,6 +132,7 @@ class Connection(Exchange):
         "_start",
         "_unsent_since",
         "_waits_for_budget",
+        "began_s",
         "client_id",
         "is_closed",
         "last_active",
@@ -156,7 +157,7 @@ class Connection(Exchange):
         self.listener_name = listener_name
         self.client_id: str | None = None
         self.is_closed = False
-        self.last_active = clock.monotonic()
+        self.began_s = self.last_active = clock.monotonic()
         self._clock = clock
         self._on_close = on_close
         self._start = self._end = 0  # the bytes in the own buffer that are not handled yet

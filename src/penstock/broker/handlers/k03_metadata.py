@@ -39,13 +39,15 @@ class _Asked:
     version: int
     operations: int
     listener_name: str
+    connected_s: float
 
 
 async def handle(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    how = _Asked(context.version, operations, context.connection.listener_name)
+    connection = context.connection
+    how = _Asked(context.version, operations, connection.listener_name, connection.began_s)
     if request.topics is None or (context.version == 0 and not request.topics):
-        await broker.doubts.settled(broker.view.topics.keys())
+        await broker.doubts.settled(broker.view.topics.keys(), how.connected_s)
         topics = _describe(broker, sorted_topics(broker.view.topics.values()), how)
     else:
         if any(topic.name is None or topic.topic_id != NO_ID for topic in request.topics) and context.version < 12:
@@ -58,7 +60,7 @@ async def handle(broker: Broker, request: MetadataRequest, context: RequestConte
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in broker.nodes(context.connection.listener_name)
+            for node in broker.nodes(context.connection.listener_name, with_just_died=True)
         ],
         cluster_id=broker.view.cluster_id,
         controller_id=broker.view.controller_id,
@@ -80,7 +82,7 @@ async def _asked(
     if missing and may_create:
         await broker.topics.create_on_demand(missing)
         found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
-    await broker.doubts.settled([topic.name for topic in found if isinstance(topic, Topic)])
+    await broker.doubts.settled([topic.name for topic in found if isinstance(topic, Topic)], how.connected_s)
     found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
     described = iter(_describe(broker, [topic for topic in found if isinstance(topic, Topic)], how))
     answers = [
