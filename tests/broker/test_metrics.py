@@ -481,11 +481,14 @@ def test_a_cluster_as_its_brokers_tell_of_it() -> None:
         leader = cluster.broker(1).running
         assert leader is not None
         index = next(each.name.partition for each in leader.broker.partitions if each.leader is not None)
-        await client.produce("t", index, batch_of([b"x" * 100] * 10))
+        for _ in range(10):
+            await client.produce("t", index, batch_of([b"x" * 100]))
         where = {"topic": "t", "partition": index}
         scraped = await until(
             lambda all_: sum(each("penstock_partition_high_watermark", **where) or 0 for each in all_) == 30, cluster
         )
+        assert scraped[0]("penstock_requests_total", api="Produce") == 10
+        assert scraped[0]("penstock_request_seconds_count", api="Produce") == 10
         assert sorted(each("penstock_controller_active") for each in scraped) == [0, 0, 1]
         assert sum(each("penstock_partition_is_leader", **where) or 0 for each in scraped) == 1
         assert [each("penstock_partition_in_sync_replicas", **where) for each in scraped] == [3, None, None]

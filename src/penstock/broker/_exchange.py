@@ -160,7 +160,7 @@ class FrameDispatch:
     __slots__ = ("again_count",)
 
     def __init__(self) -> None:
-        self.again_count = 0  # requests like one before them that were answered here
+        self.again_count = 0  # requests like one before them
 
     def __call__(self, connection: Any, frame: memoryview) -> Response | None:
         exchange = connection
@@ -171,10 +171,8 @@ class FrameDispatch:
             except Exception:
                 raise self._failed("a request like the one before it", connection) from None
             if response is not None:
-                if not response:
-                    return None  # it is answered later
                 self.again_count += 1
-                return response
+                return response or None  # empty: it is answered later
         return self.route(connection, frame)
 
     # what `Dispatcher` does

@@ -84,7 +84,6 @@ class ProduceWay:
         """Give this answer when everything below an offset is committed."""
         waits = self.waits
         wait = ProduceWait(self, answer, waits.monotonic())
-        waits.counts.received += 1
         self.connection.add_slot(wait)
         self.partition.when_committed(end_offset, wait)
         waits.add(wait)
