@@ -314,6 +314,7 @@ def test_one_broker_is_its_own_cluster(bench: Bench) -> None:
             "session_expirations_total": 0,
             "controller_active": 1,
             "controller_epoch": 1,
+            "controller_unclean_elections_total": 0,
             "cluster_brokers": 1,
             "cluster_partitions": 4,
             "cluster_offline_partitions": 0,

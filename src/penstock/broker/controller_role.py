@@ -62,6 +62,8 @@ class ControllerRole:
         self.rules_of = rules_of
         self.epoch = -1
         """Of the last claim that succeeded."""
+        self.unclean_elections = 0
+        """Partitions that got a leader that may lack acknowledged records, by this broker, since its start."""
         self._broker_id = broker_id
         self._coordination = coordination
         self._view = view
@@ -222,6 +224,7 @@ class ControllerRole:
             for plan in write.plans:
                 if plan.unclean and plan.topic is not None:
                     logger.error("unclean leaders of %s: partitions %s", plan.topic.name, list(plan.unclean))
+                    self.unclean_elections += len(plan.unclean)
         if plans:
             await self._view.refresh()
 

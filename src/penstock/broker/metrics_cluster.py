@@ -54,11 +54,14 @@ The session is the one with ZooKeeper, or with the embedded keeper; when it ends
 ))
 
 CLUSTER: Section[Scrape] = Section("Controller", """\
-All but the first come only from the broker that is the controller.""", (
+What is said of the cluster comes only from the broker that is the controller.""", (
     Family("penstock_controller_active", Kind.GAUGE, "1 on the controller, 0 elsewhere: the sum over a cluster is 1.",
            lambda scrape: [("", scrape.broker.role.is_controller)]),
     Family("penstock_controller_epoch", Kind.GAUGE, "The epoch of the controller; it grows when another takes over.",
            lambda scrape: [("", scrape.broker.role.epoch)] if scrape.cluster is not None else []),
+    Family("penstock_controller_unclean_elections_total", Kind.COUNTER,
+           "Partitions that this broker, as the controller, has given a leader that may lack acknowledged records.",
+           lambda scrape: [("", scrape.broker.role.unclean_elections)]),
     Family("penstock_cluster_brokers", Kind.GAUGE, "Brokers that are registered.", _members),
     Family("penstock_cluster_partitions", Kind.GAUGE, "Partitions of all topics.",
            _cluster(lambda cluster: cluster.partitions)),
