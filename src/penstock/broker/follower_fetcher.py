@@ -236,10 +236,10 @@ class FollowerFetcher:
         """Returns never; OSError or LinkEnded say why it ended."""
         while self._membership.epoch < 0 or (registration := self._registration()) is None:
             await self._wait_for_news(self._rules.backoff_s_max)
+        self._connected_to, self._broker_epoch = registration, self._membership.epoch
         async with asyncio.timeout(self._rules.connect_s_max):
             stream = await self._world.network.connect(*registration.address)
         link = FollowerLink(stream, self._world.clock, f"penstock-follower-{self._membership.broker_id}")
-        self._connected_to, self._broker_epoch = registration, self._membership.epoch
         try:
             await self._learn_versions(link)
             self._begin_session(link)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -39,7 +40,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.partition_config import PartitionConfig
 from penstock.broker.partitions import Partitions
 from penstock.broker.peer_log import PeerLog
-from penstock.broker.replica_throttle import Limit, ReplicaThrottle
+from penstock.broker.replica_throttle import Limit, ReplicaThrottle, ThrottledPartitions
 from penstock.broker.requests import Dispatcher
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.log.config import LogConfig
@@ -98,6 +99,7 @@ class SimReplica:
         self.epoch = 0  # of its registration
         self._replicas = replicas
         self.partitions: Partitions | None = None
+        self.membership: Membership | None = None
         self.followers: Followers | None = None
 
     def __repr__(self) -> str:
@@ -120,7 +122,7 @@ class SimReplica:
         world.disk.make_dirs("/data")
         world.disk.sync_dir("/")
         self.partitions = await Partitions.open(world, self.node_id, cast(ClusterView, view), lease, settings)
-        membership = cast(Membership, SimpleNamespace(broker_id=self.node_id, epoch=self.epoch))
+        membership = self.membership = cast(Membership, SimpleNamespace(broker_id=self.node_id, epoch=self.epoch))
         self.followers = Followers(
             world, cast(ClusterView, view), self.partitions, membership, settings, lambda: settings, LISTENER
         )
@@ -225,6 +227,11 @@ class SimReplicas:
     def settings_of(self, node_id: int) -> Settings:
         fixed = {"node.id": str(node_id), "log.dirs": "/data/logs", "log.dirs.reserve.bytes": "0"}
         return load_broker_settings({**fixed, **self._settings})
+
+    def throttle(self, *replicas: str) -> None:
+        """Limit replicas, on both sides, from the next start of their nodes on."""
+        limited = ThrottledPartitions.of(replicas, -1)
+        self.config = replace(self.config, throttled_as_leader=limited, throttled_as_follower=limited)
 
     def node(self, node_id: int) -> SimReplica:
         return self.nodes[node_id - 1]
