@@ -145,7 +145,8 @@ REPLICATION = Section("Replication", "How followers copy from leaders.", (
     Setting(name="replica.fetch.backoff.ms", kind=Kind.INT, default=1000, unit="ms", check=at_least(0),
             doc="How long a follower waits after a failed fetch."),
     Setting(name="replica.socket.timeout.ms", kind=Kind.INT, default=30000, unit="ms", check=at_least(1),
-            doc="How long a follower waits for its leader's answer; at least `replica.fetch.wait.max.ms`."),
+            doc="How long a follower waits for its leader's answer; at least `replica.fetch.wait.max.ms`. Five seconds "
+                "more than that without a byte are enough to connect anew."),
     Setting(name="replica.socket.receive.buffer.bytes", kind=Kind.INT, default=65536, unit="bytes", check=at_least(-1),
             doc="The receive buffer of a follower's connection in the operating system; -1 leaves it to the system."),
     Setting(name="replica.high.watermark.checkpoint.interval.ms", kind=Kind.LONG, default=5000, unit="ms",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _CLUSTER = "this release runs one broker"
+_SYSTEM = "the operating system sizes the buffers of connections between brokers"
 _COMPACTION = "compaction is not in this release"
 _QUOTAS = "quotas are not in this release"
 _SECURITY = "this release has plain listeners only"
@@ -17,20 +18,9 @@ _SECURITY = "this release has plain listeners only"
 PENDING_SETTINGS = MappingProxyType(
     {
         "request.timeout.ms": _CLUSTER,
-        "unclean.leader.election.": _CLUSTER,
-        "auto.leader.rebalance.enable": _CLUSTER,
-        "leader.imbalance.": _CLUSTER,
         "controlled.shutdown.enable": _CLUSTER,
-        "replica.fetch.": _CLUSTER,
-        "replica.lag.time.max.ms": _CLUSTER,
-        "replica.socket.": _CLUSTER,
-        "replica.selector.class": _CLUSTER,
-        "replica.alter.log.dirs.": _CLUSTER,
-        "replication.quota.": _CLUSTER,
-        "leader.replication.": _CLUSTER,
-        "follower.replication.": _CLUSTER,
-        "alter.log.dirs.": _CLUSTER,
-        "log.dir.failure.timeout.ms": _CLUSTER,
+        "replica.socket.receive.buffer.bytes": _SYSTEM,
+        "alter.log.dirs.": "moves between log directories are paced evenly, without windows of time",
         "log.cleaner.": _COMPACTION,
         "quota.": _QUOTAS,
         "controller.quota.": _QUOTAS,
