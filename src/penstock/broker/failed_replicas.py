@@ -3,16 +3,20 @@
 What there is to tell is read off the state of the cluster, not remembered: a replica that is not served here any more
 and that still leads, or is in an ISR with others. So it does not matter how often it is told, to whom, or what became
 of the answer. A replica that is alone in its ISR stays there, without a leader, until the directory is back.
+
+If nobody can be told for long (`log.dir.failure.timeout.ms`), the broker ends: without it others are elected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
+from penstock.base.settings import Settings
+from penstock.base.world import Clock
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.controller_role import ControllerRole
 from penstock.broker.membership import Membership
@@ -41,8 +45,19 @@ class FailedReplicas:
     """See the head of this file."""
 
     def __init__(
-        self, view: ClusterView, partitions: Partitions, membership: Membership, peers: Peers, role: ControllerRole
+        self,
+        clock: Clock,
+        view: ClusterView,
+        partitions: Partitions,
+        membership: Membership,
+        peers: Peers,
+        role: ControllerRole,
+        settings: Settings,
     ) -> None:
+        self.on_give_up: Callable[[], None] = lambda: None
+        self._monotonic = clock.monotonic
+        self._timeout_s = settings.integer("log.dir.failure.timeout.ms") / 1000
+        self._failing_since_s: float | None = None
         self._view = view
         self._partitions = partitions
         self._membership = membership
@@ -76,6 +91,7 @@ class FailedReplicas:
             self._news.clear()
             try:
                 await self._tell()
+                self._failing_since_s = None
             except (PeerError, TimeoutError, CoordinationError) as error:
                 logger.warning("the controller is told again of failed replicas: %s", error)
                 await self._again_soon()
@@ -84,6 +100,12 @@ class FailedReplicas:
                 await self._again_soon()
 
     async def _again_soon(self) -> None:
+        now_s = self._monotonic()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        elif now_s - self._failing_since_s > self._timeout_s:
+            logger.error("the controller could not be told of failed replicas for too long: the broker ends")
+            self.on_give_up()
         await asyncio.sleep(RETRY_S)
         self._news.set()
 

@@ -17,19 +17,16 @@ logger = logging.getLogger(__name__)
 
 def cut_copy(source: PartitionLog, copy: PartitionLog) -> None:
     """Drop from a copy what the log does not have any more, or never had: by epochs, each of which has one history."""
-    if copy.end_offset < source.start_offset:
-        copy.truncate_fully_and_start_at(source.start_offset)
-        return
-    while copy.end_offset > copy.start_offset:
+    while copy.end_offset > copy.start_offset and copy.start_offset <= source.start_offset:
         epoch = copy.epochs.latest
         ends_at = EpochEnd(*source.epochs.end_offset_for(epoch, source.end_offset))
-        if ends_at.epoch == epoch and ends_at.end_offset >= copy.end_offset and ends_at != NO_EPOCH_END:
+        if ends_at == NO_EPOCH_END:
+            break
+        if ends_at.epoch == epoch and ends_at.end_offset >= copy.end_offset:
             return
         logger.info("%s: the log was cut, and so is its copy", copy.folder)
-        if ends_at == NO_EPOCH_END:
-            copy.truncate_fully_and_start_at(source.start_offset)
-            return
         copy.truncate_to(cut_offset(ends_at, lambda each: _own_end(copy, each), copy.start_offset, copy.end_offset))
+    copy.truncate_fully_and_start_at(source.start_offset)
 
 
 def _own_end(copy: PartitionLog, epoch: int) -> EpochEnd:

@@ -53,9 +53,10 @@ class Move:
     source: LogDirectory
     target: LogDirectory
     wanted: LogDirectory  # where it shall be; if that is not the target (any more), the copy is given up
-    stored: StoredFuture | None = None  # the copy, while it is not open
-    is_clean: bool | None = None  # that one, if it is known
-    future: PartitionLog | None = None
+    stored: StoredFuture  # the copy
+    is_made: bool = False  # its folder
+    is_clean: bool | None = None  # what is in it, if that is known
+    future: PartitionLog | None = None  # the copy, while it is open
     seen_cuts: int = -1
     unflushed_bytes: int = 0
     failures: int = 0
@@ -116,7 +117,7 @@ class ReplicaMoves:
         if move is not None:
             move.wanted = wanted
         elif source is not wanted:
-            self._moves[name] = Move(partition, source, wanted, wanted)
+            self._moves[name] = _new(partition, source, wanted)
         self._news.set()
 
     def _directory(self, path: str) -> LogDirectory:
@@ -171,7 +172,7 @@ class ReplicaMoves:
         is_wanted = stored.topic_id == partition.topic_id and source is not directory and name not in self._moves
         if is_wanted and not partition.is_gone:
             logger.info("%s: the move to %s goes on", name, directory.path)
-            self._moves[name] = Move(partition, source, directory, directory, stored)
+            self._moves[name] = Move(partition, source, directory, directory, stored, is_made=True)
         else:
             await self._beside(partial(directory.delete_future, stored))
 
@@ -246,15 +247,10 @@ class ReplicaMoves:
         """Somebody wants it elsewhere, or it is not here any more; a copy whose source has failed is kept."""
         is_failed = move.partition.is_gone and self._partitions.get(move.name) is move.partition
         if move.target.offline is None and not is_failed:
-            await self._delete_copy(move)
+            await self._beside(partial(move.target.delete_future, move.stored))
         del self._moves[move.name]
         if not self._is_over(move) and move.wanted is not move.source:
-            self._moves[move.name] = Move(move.partition, move.source, move.wanted, move.wanted)
-
-    async def _delete_copy(self, move: Move) -> None:
-        stored = move.stored if move.future is None else _stored(move.future)
-        if stored is not None:
-            await self._beside(partial(move.target.delete_future, stored))
+            self._moves[move.name] = _new(move.partition, move.source, move.wanted)
 
     async def _failed(self, move: Move, error: Exception) -> None:
         if isinstance(error, NoSpaceError) or lacks_space(error) or lacks_space(error.__cause__):
@@ -277,8 +273,8 @@ class ReplicaMoves:
         return working.result()
 
 
-def _stored(future: PartitionLog) -> StoredFuture:
-    return StoredFuture(future.topic_partition, future.topic_id, future.folder.rpartition("/")[2])
+def _new(partition: Partition, source: LogDirectory, target: LogDirectory) -> Move:
+    return Move(partition, source, target, target, target.new_future(partition.name, partition.topic_id))
 
 
 def _copy(move: Move, max_bytes: int) -> int:
@@ -300,8 +296,9 @@ def _copy(move: Move, max_bytes: int) -> int:
 
 def _open(move: Move) -> PartitionLog:
     partition, target = move.partition, move.target
-    if move.stored is None:
-        return target.make_future(partition.name, partition.topic_id, partition.log.config, move.source)
+    if not move.is_made:
+        target.make_future(move.stored, move.source)
+        move.is_made = move.is_clean = True
     return target.open_future(move.stored, partition.topic_id, partition.log.config, is_clean=move.is_clean)
 
 
@@ -320,13 +317,13 @@ def _become_the_replica(move: Move) -> None:
             pass
         assert future.end_offset == partition.log.end_offset
         future.producers.replace(list(partition.log.producers), future.end_offset)
-        move.future, move.stored, move.is_clean = None, _stored(future), False
-        stored = target.finish_future(partition.name, partition.high_watermark)
+        move.future, move.is_clean = None, False
+        target.finish_future(partition.name, partition.high_watermark)
     except (OSError, ApiError) as error:
         move.problem = error
         return
     try:
-        moved = target.promote_future(stored, partition.topic_id, partition.log.config)
+        moved = target.promote_future(move.stored, partition.topic_id, partition.log.config)
         if (moved.end_offset, moved.recovery_point) != (future.end_offset, future.end_offset):
             raise ApiError(Error.KAFKA_STORAGE_ERROR, f"{moved.folder} is damaged")
         move.moved = moved

@@ -164,7 +164,7 @@ async def start_broker(
         transactions=transaction_shards(world, view, partitions, lease, lambda: broker.settings, markers),
         markers=markers,
         isr_changes=IsrChanges(world, view, partitions, membership, peers, role, settings),
-        failed_replicas=FailedReplicas(view, partitions, membership, peers, role),
+        failed_replicas=FailedReplicas(world.clock, view, partitions, membership, peers, role, settings),
         replica_moves=ReplicaMoves(world, view, partitions, lambda: broker.settings),
         duties=ControllerDuties(view, role, lambda: broker.settings),
         followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
@@ -250,6 +250,7 @@ async def _serve(
 
     coordination.add_listener(session_changed)
     broker.membership.on_id_taken = running.fail
+    broker.failed_replicas.on_give_up = running.fail
     return running
 
 

@@ -105,6 +105,10 @@ class Unsynced:
         self._parent_synced = False
         self._folder_changes += 1
 
+    def epochs_differ(self) -> None:
+        """The list of epochs is another one than was written."""
+        self._epochs_written = -1
+
     def sync_parent(self, disk: Disk, folder: str) -> None:
         """Make the folder's own name durable, before something relies on it. Blocks, once."""
         if not self._parent_synced:

@@ -202,17 +202,19 @@ class LogDirectory:
                 found.append(StoredFuture(topic_partition, read_topic_id(self.disk, folder), name))
         return found
 
-    def make_future(
-        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig, source: LogDirectory
-    ) -> PartitionLog:
-        """Begin a copy of a replica in another directory. Blocks."""
+    def new_future(self, topic_partition: TopicPartition, topic_id: UUID) -> StoredFuture:
+        """The name of a copy that is to be made."""
         name = future_folder_name(topic_partition, self._random.randbytes(16).hex())
         assert name is not None, "the topic's name is too long to be moved"
-        folder = f"{self.path}/{name}"
-        moved_from = (source.meta.directory_id, *read_moved_from(self.disk, f"{source.path}/{topic_partition}"))
+        return StoredFuture(topic_partition, topic_id, name)
+
+    def make_future(self, stored: StoredFuture, source: LogDirectory) -> None:
+        """Make the folder for a copy of a replica in another directory. Blocks; may be tried again."""
+        folder = f"{self.path}/{stored.folder_name}"
+        old = read_moved_from(self.disk, f"{source.path}/{stored.topic_partition}")
+        moved_from = [each for each in (source.meta.directory_id, *old) if each != self.meta.directory_id]
         self.disk.make_dirs(folder)
-        write_moved_from(self.disk, folder, [each for each in moved_from if each != self.meta.directory_id])
-        return self.open_future(StoredFuture(topic_partition, topic_id, name), topic_id, config, is_clean=True)
+        write_moved_from(self.disk, folder, moved_from)
 
     def open_future(
         self, stored: StoredFuture, topic_id: UUID, config: LogConfig, *, is_clean: bool | None = None
@@ -232,7 +234,7 @@ class LogDirectory:
         self.futures[stored.topic_partition] = log
         return log
 
-    def finish_future(self, topic_partition: TopicPartition, high_watermark: int) -> StoredFuture:
+    def finish_future(self, topic_partition: TopicPartition, high_watermark: int) -> None:
         """Close a copy that has everything, and write down what belongs to it. Blocks."""
         log = self.futures.pop(topic_partition)
         log.close()
@@ -241,7 +243,6 @@ class LogDirectory:
         self.high_watermarks[topic_partition] = high_watermark
         self.write_offsets()
         self.write_high_watermarks({})
-        return StoredFuture(topic_partition, log.topic_id, log.folder.rpartition("/")[2])
 
     def promote_future(self, stored: StoredFuture, topic_id: UUID, config: LogConfig) -> PartitionLog:
         """Make a finished copy the replica: from here on the one it was copied from is stale. Blocks."""
@@ -256,6 +257,8 @@ class LogDirectory:
         """Give a copy up; `remove_deleted` removes what is left of it. Blocks."""
         self.futures.pop(stored.topic_partition, None)
         folder = f"{self.path}/{stored.folder_name}"
+        if not self.disk.is_dir(folder):
+            return
         name = deleted_folder_name(stored.topic_partition, self._random.randbytes(16).hex())
         self.disk.rename(folder, f"{self.path}/{name}")
         self.files.drop_folder(folder)

@@ -513,14 +513,15 @@ class PartitionLog(LogEnd):
     def take_over(self, moved: PartitionLog) -> None:
         """Go on with the files of a whole, durable copy of this log, on the loop while nobody writes to either.
 
-        What is known of producers stays: it may be more than their batches that are still here tell.
+        What is known of producers and epochs stays: it may be more than the batches that are still here tell.
         """
         assert (moved.end_offset, moved.recovery_point) == (self.end_offset, self.end_offset)
         assert not self._unsynced.is_flushing
         left, start_offset = self._segments, self.start_offset
         self._files, self.folder = moved._files, moved.folder
         self._lower_recovery_point, self._unsynced = moved._lower_recovery_point, moved._unsynced
-        self.epochs, self.recovery_point = moved.epochs, moved.recovery_point
+        self._unsynced.epochs_differ()
+        self.recovery_point = moved.recovery_point
         self._generation += 1
         self._set_segments(moved._segments)
         self.start_offset = moved.start_offset
