@@ -116,8 +116,9 @@ class ClusterWorker(ABC):
 
 @dataclass(slots=True)
 class Unacknowledged:
-    """A batch on its way."""
+    """A batch on its way; the how-manieth it is."""
 
+    number: int
     values: list[bytes]
     batch: bytes
 
@@ -130,7 +131,7 @@ class IdempotentProducer(ClusterWorker):
     def __init__(self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge) -> None:
         super().__init__(client, name, where, knowledge)
         self._sequence = 0
-        self._number = 0
+        self._batches = 0
         self._unacknowledged: deque[Unacknowledged] = deque()
 
     @property
@@ -142,7 +143,9 @@ class IdempotentProducer(ClusterWorker):
         if self.producer_id < 0:
             self.producer_id = await client.init_producer_id()
         room = 1 + self.world.random.randrange(IN_FLIGHT_MAX)
-        while not self.is_finishing and len(self._unacknowledged) < room:
+        while not self.is_finishing and (
+            not self._unacknowledged or self._batches - self._unacknowledged[0].number < room
+        ):
             self._unacknowledged.append(self._next())
         answers = []
         for item in self._unacknowledged:
@@ -157,7 +160,7 @@ class IdempotentProducer(ClusterWorker):
         count = 1 + self.world.random.randrange(3)
         values = [
             self.knowledge.history.sending(
-                self.name, self._number + index, self.where, padding_bytes=self.world.random.randrange(200)
+                self.name, self._sequence + index, self.where, padding_bytes=self.world.random.randrange(200)
             )
             for index in range(count)
         ]
@@ -168,21 +171,19 @@ class IdempotentProducer(ClusterWorker):
             producer_epoch=0,
             base_sequence=self._sequence,
         )
-        self._number += count
         self._sequence += count
-        return Unacknowledged(values, batch)
+        self._batches += 1
+        return Unacknowledged(self._batches - 1, values, batch)
 
     def _take(self, item: Unacknowledged, row: ProduceResponsePartition) -> None:
+        """The oldest that is not acknowledged is within the five batches that a broker remembers."""
         self.knowledge.operations += 1
         error = Error(row.error_code)
         is_first = bool(self._unacknowledged) and self._unacknowledged[0] is item
-        if error is Error.NONE:
-            if is_first:
-                self._unacknowledged.popleft()
-                self.acknowledged += 1
-                self.knowledge.acknowledged(self.where, item.values, row.base_offset)
-            else:
-                self.problem(f"{item.values[0]!r} was acknowledged although one before it was not")
+        if error is Error.NONE:  # also after one whose answer came too early: it is asked for again
+            self._unacknowledged.remove(item)
+            self.acknowledged += 1
+            self.knowledge.acknowledged(self.where, item.values, row.base_offset)
             return
         self._note(error)
         is_expected = error.retriable or (error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first)
