@@ -190,6 +190,16 @@ def test_a_high_watermark_and_a_log_start_are_told_once(bench: Bench) -> None:
     bench.run(drive)
 
 
+def test_who_is_named_again_is_told_again(bench: Bench) -> None:
+    """It may have been busy, and not have listened."""
+
+    async def drive() -> None:
+        assert (await bench.fetch(Position(0)))[0].high_watermark == 0
+        assert (await bench.fetch(Position(0)))[0].high_watermark == 0
+
+    bench.run(drive)
+
+
 def test_it_waits_for_its_bytes_and_is_woken_by_them(bench: Bench) -> None:
     async def drive() -> None:
         await bench.fetch(Position(0), Position(1))

@@ -35,7 +35,7 @@ from penstock.wire.messages.k01_fetch import FetchRequestPartition
 logger = logging.getLogger(__name__)
 
 WARMED_AT_ONCE_MAX = 2  # ranges; the threads that read are for consumers, too
-NOTHING_TOLD = -1
+NOTHING_TOLD = (-1, -1)
 OUTSIDE_IS_TOLD_MS = 500
 
 Answer = PartitionAnswer[FileRange]
@@ -77,7 +77,7 @@ class NamedPartition:
         self.index = partition.name.partition
         self.partition = partition
         self._leader: Leader | None = None  # in whose epoch it was named
-        self._told = (NOTHING_TOLD, NOTHING_TOLD)  # high watermark and log start
+        self._told = NOTHING_TOLD  # high watermark and log start
         self._is_at_end = False  # it had everything at the last request, and nothing has come since
         self.fetch_offset = 0
         self.max_bytes = 0
@@ -93,6 +93,7 @@ class NamedPartition:
         self._leader = leader
         self.fetch_offset, self.max_bytes = part.fetch_offset, part.partition_max_bytes
         self.is_sent = self.is_warmed = False
+        self._told = NOTHING_TOLD  # what it was told while it was busy it may not have taken
         self.failure = None
         self.diverging = parting_of(partition, part.fetch_offset, part.last_fetched_epoch)
         self._is_at_end = self.diverging is None and part.fetch_offset == log.end_offset
