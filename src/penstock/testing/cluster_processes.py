@@ -29,7 +29,7 @@ from typing import Self
 from penstock.testing.broker_process import STOP_TIMEOUT_S, BrokerProcess, BrokerProcessError
 from penstock.testing.raw_client import ConnectionEnded, RawClient
 from penstock.testing.zookeeper_processes import KeeperProcess
-from penstock.wire.messages.k03_metadata import MetadataRequest
+from penstock.wire.messages.k60_describe_cluster import DescribeClusterRequest
 
 READY_TIMEOUT_S = 60.0
 POLL_S = 0.02
@@ -311,11 +311,14 @@ def is_alive(pid: int) -> bool:
 
 
 def members(address: str) -> set[int]:
-    """The ids of the brokers that the one at an address knows; empty if it does not answer."""
+    """The ids of the brokers that live, as the one at an address knows; empty if it does not answer.
+
+    Metadata would not do: it names brokers that have died for a few seconds more.
+    """
     host, _, port = address.rpartition(":")
     try:
         with RawClient(host.strip("[]"), int(port)) as client:
-            return {broker.node_id for broker in client.call(MetadataRequest(topics=[])).brokers}
+            return {broker.broker_id for broker in client.call(DescribeClusterRequest()).brokers}
     except (OSError, ConnectionEnded):
         return set()
 
