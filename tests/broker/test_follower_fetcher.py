@@ -330,6 +330,23 @@ def test_a_full_disk_holds_up_what_is_on_it_until_there_is_room(simulation: Simu
     run(replicas, drive)
 
 
+def test_a_nearly_full_disk_keeps_its_reserve(simulation: Simulation, wire: Wire) -> None:
+    replicas = SimReplicas(simulation, 2)
+    leader, follower = replicas.nodes
+
+    async def drive() -> None:
+        await asyncio.sleep(1)
+        follower.partition().takes_writes = False
+        leader.append(0, [b"a"])
+        await asyncio.sleep(5)
+        assert follower.partition().log.end_offset == 0
+        assert len([answer for answer in wire.answers if any(row.records for row in answer.partitions)]) == 1
+        follower.partition().takes_writes = True
+        await replicas.in_step(2)
+
+    run(replicas, drive)
+
+
 def test_it_fetches_again_after_a_leader_that_was_gone(simulation: Simulation) -> None:
     replicas = SimReplicas(simulation, 3)
 

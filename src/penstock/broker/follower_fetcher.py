@@ -28,6 +28,7 @@ from penstock.broker.log_cuts import cut_back, place
 from penstock.broker.membership import Membership
 from penstock.broker.partition import Partition
 from penstock.broker.replica_throttle import Limit
+from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.replication.follower import EpochEnd, place_after_out_of_range
 from penstock.wire.fetch_answer import FollowerAnswer, read_fetch_answer
 from penstock.wire.messages.k01_fetch import API as FETCH
@@ -285,6 +286,8 @@ class FollowerFetcher:
             return  # nothing of one that is gone will ever be synced
         if self._is_held_back(partition):
             self._rest(followed, HELD_BACK_S)
+        elif _lacks_room(partition):
+            self._rest(followed, self._rules.backoff_s_max)
         elif partition.must_sync:
             self._work_on(followed, partition.until_synced, self._appending)
         else:
@@ -422,6 +425,8 @@ class FollowerFetcher:
 
     def _append(self, link: FollowerLink, followed: Followed, answer: FollowerAnswer, records: memoryview) -> None:
         partition, epoch = followed.partition, followed.epoch
+        if _lacks_room(partition):
+            raise ApiError(Error.KAFKA_STORAGE_ERROR, "the disk is nearly full")
         if partition.name.partition in partition.config.throttled_as_follower:
             self._limit.throttle.record(len(records), self._world.clock.monotonic())
 
@@ -500,3 +505,8 @@ class FollowerFetcher:
         if self._followed.get(followed.partition) is followed:
             followed.state = State.RESTING
             followed.resting = asyncio.get_running_loop().call_later(seconds, self._ready, followed)
+
+
+def _lacks_room(partition: Partition) -> bool:
+    """Whether the disk is so full that only groups and transactions may use the rest of it."""
+    return not partition.takes_writes and partition.name.topic not in INTERNAL_TOPICS
