@@ -17,7 +17,7 @@ from penstock.testing.sim_client import SimClient
 from penstock.testing.sim_cluster_client import ClusterClient
 from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
 from penstock.wire.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsRequestTopic
-from penstock.wire.messages.k43_elect_leaders import ElectLeadersRequest
+from penstock.wire.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersRequestTopic
 from penstock.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
@@ -136,25 +136,18 @@ class ClusterAdmin:
 
     async def _elect(self, client: SimClient) -> None:
         """The preferred leaders, for all partitions."""
-        answer = await client.call(ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=TIMEOUT_MS))
-        _raise_for(answer.error_code)
+        await elect_preferred(client)
 
     async def _reassign(self, client: SimClient) -> None:
         """Other replicas, or the same in another order."""
         where = self._partitions[self._random.randrange(len(self._partitions))]
         ids = list(range(1, self._brokers + 1))
         chosen = [ids.pop(self._random.randrange(len(ids))) for _ in range(min(self._replicas, self._brokers))]
-        await self._ask_reassignment(client, where, chosen)
+        await reassign(client, where, chosen)
 
     async def _cancel_reassignments(self, client: SimClient) -> None:
         where = self._partitions[self._random.randrange(len(self._partitions))]
-        await self._ask_reassignment(client, where, None)
-
-    async def _ask_reassignment(self, client: SimClient, where: TopicPartition, replicas: list[int] | None) -> None:
-        part = AlterPartitionReassignmentsRequestPartition(partition_index=where.partition, replicas=replicas)
-        row = AlterPartitionReassignmentsRequestTopic(name=where.topic, partitions=[part])
-        answer = await client.call(AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=TIMEOUT_MS), 0)
-        _raise_for(answer.error_code or answer.responses[0].partitions[0].error_code)
+        await reassign(client, where, None)
 
     async def _configure(self, client: SimClient) -> None:
         """Settings that brokers and the controller must take over."""
@@ -184,6 +177,21 @@ class ClusterAdmin:
         for topic, told in self._topics.items():
             if told is not Told.NOT_SURE and (topic in found) is not (told is Told.THERE):
                 self.problems.append(f"topic {topic} should be {told.value}")
+
+
+async def elect_preferred(client: SimClient, where: TopicPartition | None = None) -> None:
+    """Have the preferred replica lead a partition, or all of them."""
+    rows = None if where is None else [ElectLeadersRequestTopic(topic=where.topic, partitions=[where.partition])]
+    answer = await client.call(ElectLeadersRequest(election_type=0, topic_partitions=rows, timeout_ms=TIMEOUT_MS))
+    _raise_for(answer.error_code)
+
+
+async def reassign(client: SimClient, where: TopicPartition, replicas: list[int] | None) -> None:
+    """Give a partition other replicas, or the same in another order; None cancels."""
+    part = AlterPartitionReassignmentsRequestPartition(partition_index=where.partition, replicas=replicas)
+    row = AlterPartitionReassignmentsRequestTopic(name=where.topic, partitions=[part])
+    answer = await client.call(AlterPartitionReassignmentsRequest(topics=[row], timeout_ms=TIMEOUT_MS), 0)
+    _raise_for(answer.error_code or answer.responses[0].partitions[0].error_code)
 
 
 def _raise_for(code: int) -> None:

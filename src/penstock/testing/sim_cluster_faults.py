@@ -4,6 +4,9 @@ A fault is a method that takes nothing and draws its victims by the simulation's
 which there are. Power is only taken from a machine when the promises still hold without what it has not synced: when
 another replica that may lead has everything (`Invariants.can_lose_power`). In topics that sync before they count
 anything that is no matter, and `is_any_power_loss_allowed` lets all machines lose power at once.
+
+What an operator does (moving leaders, taking the role of controller away) is among the faults: it is done by requests
+of a client, which may fail like any other.
 """
 
 from __future__ import annotations
@@ -14,8 +17,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.base.errors import ApiError
+from penstock.base.identifiers import TopicPartition
 from penstock.testing.sim_cluster import SimCluster, SimClusterBroker
+from penstock.testing.sim_cluster_admin import elect_preferred, reassign
+from penstock.testing.sim_cluster_client import ClusterClient
 from penstock.testing.sim_invariants import Invariants
+from penstock.zookeeper.operations import Delete, Write
+from penstock.zookeeper.znodes import ControllerNode
 
 CALM_DELAY_S = (0.0002, 0.002)
 
@@ -45,6 +54,8 @@ class ClusterFaults:
     ) -> None:
         """`others` are faults of somebody else, by their names in the plan."""
         self._others = others or {}
+        operator = cluster.simulation.machine("operator").process("operator")
+        self._operator = ClusterClient(operator, cluster.addresses, "operator")
         self.cluster = cluster
         self.invariants = invariants
         self.plan = plan
@@ -270,6 +281,20 @@ class ClusterFaults:
             self.invariants.tell("the keeper goes on")
             process.resume()
 
+    async def take_role_away(self) -> None:
+        """An operator removes `/controller`: another broker takes over while the first one does not know yet."""
+        keeper, process = self.cluster.keeper.keeper, self.cluster.keeper.process
+        controller = self.cluster.controller
+        if keeper is None or process is None or process.ended or controller is None:
+            return
+        self.invariants.tell(f"{controller} is not the controller any more, by order")
+        if self._chance.randrange(2):
+            self._links.cut(self.cluster.keeper.machine.name, controller.machine.name)
+        removal = Write(controller.session_id, (Delete(ControllerNode.PATH),))
+        process.call(lambda: keeper.store.submit(removal).add_done_callback(lambda done: done.exception()))
+        await self._rest(self._session_s * 0.6)
+        self._links.heal(self.cluster.keeper.machine.name, controller.machine.name)
+
     async def lose_session(self) -> None:
         """A broker's session is over although the broker lives."""
         broker = self._pick()
@@ -331,11 +356,50 @@ class ClusterFaults:
             if name != broker.machine.name and self._chance.randrange(2):
                 self._simulation.network.reset(broker.machine.name, name)
 
+    async def uneven_links(self) -> None:
+        """Some links between brokers are slower than others: replicas fall behind each other."""
+        names = [each.machine.name for each in self.cluster.brokers]
+        for one in names:
+            for other in names:
+                if one != other and self._chance.randrange(2):
+                    low_s = 0.2 * self._chance.random()
+                    self._links.set_delay(one, other, low_s, 1.5 * low_s)
+        await self._rest(6.0)
+        for one in names:
+            for other in names:
+                self._links.set_delay(one, other, *CALM_DELAY_S)
+
     async def slow_network(self) -> None:
         """Every packet takes long."""
         self._links.default_delay_s = (0.01, 0.05 + 0.3 * self._chance.random())
         await self._rest(3.0)
         self._links.default_delay_s = CALM_DELAY_S
+
+    # ── leaders that move ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def move_leaders(self) -> None:
+        """An operator has another replica lead, a few times in a row."""
+        known = [facts for facts in self.invariants.facts.values() if facts.state is not None]
+        if not known:
+            return
+        facts = known[self._chance.randrange(len(known))]
+        for _ in range(1 + self._chance.randrange(4)):
+            state = facts.state
+            if state is None:
+                return
+            first = state.isr[self._chance.randrange(len(state.isr))]
+            await self._lead_by(facts.name, [first, *(each for each in state.replicas if each != first)])
+            await self._rest(0.6)
+
+    async def _lead_by(self, where: TopicPartition, replicas: list[int]) -> None:
+        self.invariants.tell(f"{replicas[0]} is to lead, by order", where)
+        try:
+            async with asyncio.timeout(2.0):
+                client = await self._operator.any()
+                await reassign(client, where, replicas)
+                await elect_preferred(client, where)
+        except (OSError, ApiError):
+            self._operator.start_over()
 
 
 ALL_FAULTS: Mapping[str, int] = {
@@ -355,6 +419,9 @@ ALL_FAULTS: Mapping[str, int] = {
     "cut_pair": 2,
     "isolate": 2,
     "flap": 1,
+    "uneven_links": 2,
+    "move_leaders": 2,
+    "take_role_away": 1,
     "reset_connections": 1,
     "slow_network": 1,
 }

@@ -78,6 +78,19 @@ class PartitionFacts:
         found = [self.replicas.get(broker_id) for broker_id in (*state.isr, *state.eligible)]
         return [replica for replica in found if replica is not None and not replica.is_lossy]
 
+    def can_lose(self, broker_id: int) -> bool:
+        """Whether what is committed survives the loss of what one replica has not synced."""
+        if self.state is None:
+            return False
+        others = [
+            self.replicas[other] for other in self.state.replicas if other in self.replicas and other != broker_id
+        ]
+        if not self.committed:
+            return True
+        if min((replica.min_isr for replica in self.replicas.values()), default=0) < 2:
+            return any(replica.broker_id != broker_id for replica in self.next_leaders())
+        return not any(replica.has_lost for replica in others)
+
 
 class _Life:
     """One process of a broker, and what it had when last looked at."""
@@ -209,6 +222,7 @@ class Invariants:
             )
         replica.epoch, replica.is_leading = partition.epoch, partition.leader is not None
         replica.high_watermark, replica.start_offset = partition.high_watermark, partition.log.start_offset
+        replica.min_isr = partition.config.min_isr
         self._check_committed(facts, replica, partition)
 
     def _facts_of(self, partition: Partition) -> PartitionFacts:
@@ -229,7 +243,7 @@ class Invariants:
             self.tell(f"{life.broker} cut its log from {end_offset} to {replica.end_offset}", facts.name)
             self._check_next_leaders(facts)
         if partition.config.log.flush_mode == "always":
-            replica.is_lossy = False  # it has what it promised, whatever happened to the machine
+            replica.is_lossy = replica.has_lost = False  # it has what it promised, whatever happened to the machine
             if facts.state is not None and replica in facts.next_leaders():
                 self._check_has_all(facts, replica)
 
@@ -338,19 +352,21 @@ class Invariants:
         for facts in self.facts.values():
             replica = facts.replicas.get(broker.broker_id)
             if replica is not None:
-                replica.is_lossy = True
+                replica.is_lossy = replica.has_lost = True
                 replica.same_until = 0
                 replica.forget()
 
     def can_lose_power(self, broker: SimClusterBroker) -> bool:
-        """Whether everything that is committed is safe when this machine loses what it has not synced."""
-        for facts in self.facts.values():
-            if facts.state is None or broker.broker_id not in facts.state.replicas:
-                continue
-            others = [replica for replica in facts.next_leaders() if replica.broker_id != broker.broker_id]
-            if not others:
-                return False
-        return True
+        """Whether the promises hold if this machine loses what it has not synced.
+
+        They do for one replica at a time: until it is in sync again no other may lose anything. Where one replica is
+        enough to commit, another one that may lead must have everything.
+        """
+        return all(
+            facts.can_lose(broker.broker_id)
+            for facts in self.facts.values()
+            if facts.state is None or broker.broker_id in facts.state.replicas
+        )
 
     # ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -407,6 +423,8 @@ class Invariants:
             state.partition_epoch <= before.partition_epoch or state.leader_epoch < before.leader_epoch
         ):
             self._broken(f"{state} was written after {before}", facts.name)
+        for replica in facts.next_leaders():
+            replica.has_lost = False
         self._check_next_leaders(facts)
 
     def _look_at_admitted(self, tree: Tree) -> None:

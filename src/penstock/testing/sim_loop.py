@@ -416,7 +416,7 @@ def _own_or_current(context: contextvars.Context | None) -> contextvars.Context:
 
 
 def _is_unseen_failure(task: asyncio.Task[Any]) -> bool:
-    return bool(task._log_traceback)  # type: ignore[attr-defined]  # what asyncio itself goes by
+    return bool(task._log_traceback)  # what asyncio itself goes by
 
 
 def _is_over(process: ProcessState | None) -> bool:
