@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from penstock.base.errors import Error
 from penstock.wire.api import APIS, encode_response_header
 from penstock.wire.codec import encode_into
-from penstock.wire.fetch_response import PartitionAnswer, TopicAnswer, encode_fetch_response
+from penstock.wire.fetch_response import EndpointAnswer, PartitionAnswer, TopicAnswer, encode_fetch_response
 from penstock.wire.messages.k01_fetch import (
     FetchResponse,
     FetchResponseAbortedTransaction,
     FetchResponseEpochEndOffset,
     FetchResponseLeaderIdAndEpoch,
+    FetchResponseNodeEndpoint,
     FetchResponsePartition,
     FetchResponseTopic,
 )
@@ -38,7 +39,13 @@ class Range:
 
 
 def declared(
-    version: int, correlation_id: int, topics: list[TopicAnswer[Range]], throttle_ms: int, error: Error, session_id: int
+    version: int,
+    correlation_id: int,
+    topics: list[TopicAnswer[Range]],
+    throttle_ms: int,
+    error: Error,
+    session_id: int,
+    endpoints: list[EndpointAnswer] | None = None,
 ) -> bytes:
     """The same through the declared message."""
     rows = [
@@ -52,6 +59,11 @@ def declared(
     message = FetchResponse(throttle_time_ms=throttle_ms, responses=rows)
     if version >= 7:
         message.error_code, message.session_id = error, session_id
+    if version >= 16:
+        message.node_endpoints = [
+            FetchResponseNodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in endpoints or ()
+        ]
     out = bytearray(4)
     encode_response_header(KEY, version, correlation_id, out)
     encode_into(message, version, out)
@@ -136,3 +148,12 @@ def test_more_topics_and_partitions_than_one_byte_counts() -> None:
     ]
     for version in (4, 12, 18):
         assert joined(encode_fetch_response(version, 1, topics)) == declared(version, 1, topics, 0, Error.NONE, 0)
+
+
+@pytest.mark.parametrize("version", [12, 15, 16, 18])
+def test_where_leaders_are(version: int) -> None:
+    endpoints = [EndpointAnswer(1, "one", 9092, None), EndpointAnswer(2, "h" * 200, 9093, "rack")]
+    refused: PartitionAnswer[Range] = PartitionAnswer(0, Error.NOT_LEADER_OR_FOLLOWER, current_leader=(1, 5))
+    topics = [TopicAnswer("t", UUID(int=7), [refused])]
+    encoded = joined(encode_fetch_response(version, 1, topics, endpoints=endpoints))
+    assert encoded == declared(version, 1, topics, 0, Error.NONE, 0, endpoints)

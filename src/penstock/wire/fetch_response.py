@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from penstock.base.errors import Error
+from penstock.wire.varint import write_varint
 
 FLEXIBLE_SINCE = 12
 TOPIC_IDS_SINCE = 13
+ENDPOINTS_SINCE = 16
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -53,6 +55,15 @@ class PartitionAnswer(Generic[R]):
     records: R | None = None
 
 
+class EndpointAnswer(NamedTuple):
+    """Where a leader is that an answer names."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
 @dataclass(slots=True)
 class TopicAnswer(Generic[R]):
     """What a fetch answers for one topic: `name` up to version 12, `topic_id` from 13 on."""
@@ -70,13 +81,14 @@ def encode_fetch_response(
     throttle_ms: int = 0,
     error: Error = Error.NONE,
     session_id: int = 0,
+    endpoints: Sequence[EndpointAnswer] = (),
 ) -> list[bytearray | R]:
     """The whole frame, size prefix included, as the parts to send in order."""
     writer: _Writer[R] = _Writer(version, correlation_id)
     writer.head(throttle_ms, error, session_id, len(topics))
     for topic in topics:
         writer.topic(topic)
-    return writer.finish()
+    return writer.finish(endpoints)
 
 
 class _Writer(Generic[R]):
@@ -173,8 +185,22 @@ class _Writer(Generic[R]):
             self.varint(len(content))
             self.out += content
 
-    def finish(self) -> list[bytearray | R]:
-        if self.flexible:
+    def endpoints(self, endpoints: Sequence[EndpointAnswer]) -> None:
+        """The one tagged field of the whole response."""
+        rows = bytearray()
+        write_varint(rows, len(endpoints) + 1)
+        for endpoint in endpoints:
+            rows += _I32.pack(endpoint.node_id) + _text(endpoint.host) + _I32.pack(endpoint.port)
+            rows += b"\0" if endpoint.rack is None else _text(endpoint.rack)
+            rows.append(0)
+        self.out += b"\1\0"
+        self.varint(len(rows))
+        self.out += rows
+
+    def finish(self, endpoints: Sequence[EndpointAnswer]) -> list[bytearray | R]:
+        if endpoints and self.version >= ENDPOINTS_SINCE:
+            self.endpoints(endpoints)
+        elif self.flexible:
             self.out.append(0)
         size_bytes = sum(len(part) for part in self.parts if isinstance(part, bytearray)) + self.record_bytes - 4
         first = self.parts[0]
@@ -183,3 +209,10 @@ class _Writer(Generic[R]):
         if not self.out:
             self.parts.pop()
         return self.parts
+
+
+def _text(text: str) -> bytearray:
+    content = text.encode()
+    out = bytearray()
+    write_varint(out, len(content) + 1)
+    return out + content
