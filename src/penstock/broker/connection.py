@@ -340,8 +340,11 @@ class Connection(Exchange):
         """The same for one of many that are answered together: what goes to one client leaves in one piece."""
         was_idle = not self._out
         self._take_answer(slot, response)
-        if was_idle and (self._out or not self._is_reading) and not self.is_closed:
-            self._stream.after_reading(self._flush_soon)
+        if self._out:
+            if was_idle:
+                self._stream.after_reading(self._flush_soon)
+        elif not self._is_reading:
+            self._resume()
 
     def _take_answer(self, slot: Slot, response: Response | None) -> None:
         slot.response = response

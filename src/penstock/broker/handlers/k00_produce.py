@@ -19,6 +19,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.broker._produce_again import ProduceAgain
 from penstock.broker.broker import Broker
 from penstock.broker.connection import Connection, Response, Slot
+from penstock.broker.handlers.known_leaders import KnownLeaders
 from penstock.broker.partition import Partition
 from penstock.broker.produce_waits import ProduceWaits, ProduceWay, told_after_append
 from penstock.broker.request_counts import ApiCounts
@@ -43,6 +44,8 @@ from penstock.wire.messages.k00_produce import (
     ProduceRequestPartition,
     ProduceRequestTopic,
     ProduceResponse,
+    ProduceResponseLeaderIdAndEpoch,
+    ProduceResponseNodeEndpoint,
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
@@ -52,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_SERVED_VERSION = 3
 ZSTD_SINCE = 7
+NAMES_LEADER_SINCE = 10
 
 _Part = tuple[ProduceRequestTopic, ProduceRequestPartition, ProduceResponsePartition]
 _Found = tuple[Partition, ProduceRequestPartition, ProduceResponsePartition]
@@ -297,7 +301,31 @@ class _Produce:
             self._close_on_error()
             return None
         answer = ProduceResponse(responses=self._answers)
+        if self._version >= NAMES_LEADER_SINCE:
+            self._name_leaders(answer)
         return frame_of(answer, API, self._version, self._correlation_id)
+
+    def _name_leaders(self, response: ProduceResponse) -> None:
+        """Who came to the wrong broker hears which is the right one."""
+        refused = [
+            (topic, part)
+            for topic in self._answers
+            for part in topic.partition_responses
+            if part.error_code == Error.NOT_LEADER_OR_FOLLOWER
+        ]
+        if not refused:
+            return
+        leaders = KnownLeaders(self._handler.broker, self._connection.listener_name)
+        endpoints: dict[int, ProduceResponseNodeEndpoint] = {}
+        for topic, part in refused:
+            found = leaders.find(topic.name or self._handler.partitions.name_of_id(topic.topic_id), part.index)
+            if found is not None:
+                node = found.node
+                part.current_leader = ProduceResponseLeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=found.epoch)
+                endpoints[node.node_id] = ProduceResponseNodeEndpoint(
+                    node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+                )
+        response.node_endpoints = list(endpoints.values())
 
     def _close_on_error(self) -> None:
         """acks=0 gets no answer at all; only a closed connection tells the producer to look again."""
