@@ -13,7 +13,7 @@ from penstock.cli.cluster_status import EXIT_CODES, print_status, watch
 from penstock.cli.cluster_survey import take_survey
 from penstock.cli.connection import Connection
 from penstock.cli.direct import check_error
-from penstock.cli.elections import Election, elect_leaders
+from penstock.cli.elections import Election, elect_leaders, leaders_after
 from penstock.cli.failure import ExitCode, Failure, usage
 from penstock.cli.move_commands import decommission, reassign, rebalance
 from penstock.cli.options import (
@@ -28,7 +28,7 @@ from penstock.cli.options import (
     family,
 )
 from penstock.cli.output import confirm, note, print_json, print_line, print_table
-from penstock.cli.places import Place, by_topic, place_text, places_text
+from penstock.cli.places import Place, place_text, places_text
 from penstock.wire.messages import k64_unregister_broker as k64
 
 app = family("Watch brokers, elect leaders, move copies.")
@@ -113,15 +113,10 @@ def _places(cluster: Cluster, topic: str, partition: int | None) -> list[Place]:
 
 def _print_elections(cluster: Cluster, results: dict[Place, str | None], as_json: bool) -> None:
     done = [place for place, problem in results.items() if problem is None]
-    leaders = {
-        (str(topic.name), partition.partition_index): partition.leader_id
-        for topic in cluster.metadata(list(by_topic(done))).topics
-        for partition in topic.partitions
-    }
+    leaders = leaders_after(cluster, done)
     if as_json:
-        print_json(
-            [row | {"leader": leaders.get(place)} for place, row in zip(done, places_document(done), strict=True)]
-        )
+        rows = places_document(done)
+        print_json([row | {"leader": leaders.get(place)} for place, row in zip(done, rows, strict=True)])
     elif done:
         print_table(["TOPIC", "PARTITION", "LEADER"], [[*place, leaders.get(place)] for place in done])
     elif not results:

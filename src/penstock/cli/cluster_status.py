@@ -122,7 +122,9 @@ def _shortened(places: Sequence[Place]) -> str:
 
 
 def _behind(health: Health) -> list[str | Rows]:
-    rows = [[*each.place, each.broker_id, each.lag] for each in health.behind[:SHOWN_MAX]]
+    """Those that are catching up; that a broker which is away is behind with everything goes without saying."""
+    there = [each for each in health.behind if health.survey.brokers[each.broker_id].address is not None]
+    rows = [[*each.place, each.broker_id, each.lag] for each in there[:SHOWN_MAX]]
     return [Rows(["OUT OF SYNC", "PARTITION", "BROKER", "LAG"], rows)] if rows else []
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from enum import IntEnum
 
 from penstock.base.errors import Error
-from penstock.cli.cluster import Cluster
+from penstock.cli.cluster import PAUSE_S, Cluster
+from penstock.cli.cluster_survey import partitions_in
 from penstock.cli.direct import check_error, error_text
 from penstock.cli.places import Place, by_topic
 from penstock.wire.messages import k43_elect_leaders as k43
 
 ELECTION_TIMEOUT_MS = 8_000
+NEWS_TIMEOUT_S = 1.0
 
 
 class Election(IntEnum):
@@ -46,3 +49,19 @@ def elect_leaders(cluster: Cluster, kind: Election, places: Collection[Place] | 
         for result in sorted(topic.partition_result, key=lambda result: result.partition_id)
         if result.error_code != Error.ELECTION_NOT_NEEDED
     }
+
+
+def leaders_after(cluster: Cluster, places: Collection[Place]) -> dict[Place, int]:
+    """Who leads these partitions after an election.
+
+    The news needs a moment to reach the broker that is asked, so it is asked again, for a second at most, where it
+    names another than the preferred leader (after an unclean election that may well be so).
+    """
+    deadline = time.monotonic() + NEWS_TIMEOUT_S
+    while True:
+        partitions = partitions_in(cluster.metadata(list(by_topic(places)))) if places else {}
+        found = {place: partition for place, partition in partitions.items() if place in places}
+        is_told = all(partition.leader == partition.replicas[0] for partition in found.values())
+        if is_told or time.monotonic() > deadline:
+            return {place: partition.leader for place, partition in found.items() if partition.leader is not None}
+        time.sleep(PAUSE_S)
