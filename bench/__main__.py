@@ -16,12 +16,20 @@ from typing import NoReturn
 from rich.console import Console
 from rich.status import Status
 
-from bench import brokers, load, machine, stages, table, work
+from bench import brokers, failovers, load, machine, replicated, stages, table, work
 from bench.results import Results
 
 CACHE = brokers.ROOT / ".cache" / "bench"
 RESULTS = Path(__file__).with_name("results")
 TMPFS = Path("/dev/shm")
+STAGES = (
+    stages.loads,
+    replicated.replicated_loads,
+    failovers.failovers,
+    stages.group_rebalances,
+    stages.starts,
+    stages.quiet_client,
+)
 
 
 def main() -> int:
@@ -56,7 +64,7 @@ def main() -> int:
             progress=progress,
         )
         try:
-            for stage in (stages.loads, stages.group_rebalances, stages.starts, stages.quiet_client):
+            for stage in STAGES:
                 _try(stage, run)
         except KeyboardInterrupt:
             results.failures.append("stopped by the user; what there is:")

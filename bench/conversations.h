@@ -124,7 +124,7 @@ static size_t talk_find(struct talk *t, uint8_t *request) {
 static size_t talk_init(struct talk *t, uint8_t *request) { return write_init_transactional(request, t->name); }
 
 static void talk_open(struct talk *t, long number) {
-    t->fd = dial();
+    t->fd = dial(number % opt.partitions);
     if (t->fd < 0) fail("cannot connect", errno);
     snprintf(t->name, sizeof t->name, "%s-%ld", opt.topic, number);
     t->partition = number % opt.partitions;

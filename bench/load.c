@@ -52,8 +52,18 @@ static void sleep_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 100
 
 /* ---- the blocking part: connect, InitProducerId, `first` ------------------------------------------------------------ */
 
-static int dial(void) {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)opt.port)};
+/* The port of the broker that leads a partition: one for all of them, or one for each in turn. */
+static long port_of(long partition) {
+    const char *p = opt.ports;
+    long count = 1;
+    if (!*p) return opt.port;
+    for (const char *q = p; *q; q++) count += *q == ',';
+    for (long skip = partition % count; skip; p++) skip -= *p == ',';
+    return strtol(p, NULL, 10);
+}
+
+static int dial(long partition) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port_of(partition))};
     if (inet_pton(AF_INET, opt.host, &to.sin_addr) != 1) fail("host must be an IPv4 address", 0);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -129,10 +139,14 @@ static void run_first(uint64_t limit_ns) {
     int fd = -1;
     long partition = opt.partition, tries = 0;
     for (; now_ns() < limit_ns; tries++, sleep_ms(1)) {
-        if (fd < 0) fd = dial();
+        if (fd < 0) fd = dial(partition);
         if (fd < 0) continue;
         if (!ask_for_topic(fd)) close(fd), fd = -1;
-        else while (partition < opt.partition + opt.partitions && write_one(fd, partition) == 0) partition++;
+        else while (partition < opt.partition + opt.partitions && write_one(fd, partition) == 0) {
+            long port = port_of(partition++);
+            if (port_of(partition) != port) close(fd), fd = dial(partition);
+            if (fd < 0) break;
+        }
         if (partition < opt.partition + opt.partitions) continue;
         printf("{\"acknowledged_at_ns\": %llu, \"tries\": %ld}\n", (unsigned long long)now_ns(), tries);
         return;
@@ -173,7 +187,7 @@ static struct {
 static size_t tail_size(void) { return run.fetch ? 0 : batch.size_with_tail; }
 
 static void connection_open(struct connection *c, long number) {
-    c->fd = dial();
+    c->fd = dial(number % opt.partitions);
     if (c->fd < 0) fail("cannot connect", errno);
     c->producer_id = -1, c->producer_epoch = -1;
     if (!run.fetch && opt.idempotent) init_producer(c->fd, &c->producer_id, &c->producer_epoch);
@@ -448,7 +462,7 @@ static void report(double client_cpu_s) {
 
 static void option(const char *arg) {
     const struct { const char *name; long *number; double *real; const char **text; } known[] = {
-        {"host", 0, 0, &opt.host}, {"topic", 0, 0, &opt.topic}, {"port", &opt.port, 0, 0},
+        {"host", 0, 0, &opt.host}, {"topic", 0, 0, &opt.topic}, {"ports", 0, 0, &opt.ports}, {"port", &opt.port, 0, 0},
         {"partitions", &opt.partitions, 0, 0}, {"connections", &opt.connections, 0, 0}, {"inflight", &opt.inflight, 0, 0},
         {"batch_bytes", &opt.batch_bytes, 0, 0}, {"record_bytes", &opt.record_bytes, 0, 0}, {"acks", &opt.acks, 0, 0},
         {"idempotent", &opt.idempotent, 0, 0}, {"total_bytes", &opt.total_bytes, 0, 0}, {"rate", &opt.rate, 0, 0},
@@ -475,6 +489,8 @@ static void check_options(void) {
     if (opt.acks != 1 && opt.acks != -1) fail("acks is 1 or -1", opt.acks);
     if (!first && opt.total_bytes <= 0 && opt.seconds <= 0) fail("total_bytes or seconds must be given", 0);
     if (opt.pause_ms && opt.connections > 1) fail("pause_ms is for one connection", opt.connections);
+    if (*opt.ports && opt.partitions > opt.connections && strcmp(run.mode, "first"))
+        fail("with ports there must be a connection for each partition", opt.partitions);
     if (run.rate && (opt.rate < 1 || opt.seconds <= 0)) fail("rate needs rate and seconds", opt.rate);
 }
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from bench import machine, rebalances, work
 from bench.brokers import Broker
@@ -146,7 +147,11 @@ def _one_load(run: Run, item: Item, broker: Broker, topic: str, share: float = 1
         topics.delete(topic)
 
 
-def measured(broker: Broker, load: Callable[[], Figures]) -> Figures:
+class UsesCpu(Protocol):
+    def cpu_s(self) -> float: ...
+
+
+def measured(broker: UsesCpu, load: Callable[[], Figures]) -> Figures:
     """The figures of a load with what the broker, and everybody else, used for it."""
     cpu_before_s, busy_before_s, began_s = broker.cpu_s(), machine.busy_cpu_s(), time.monotonic()
     figures = load()

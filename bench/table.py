@@ -36,6 +36,13 @@ FIGURES = {
     "leave_ms": Figure("one leaves, ms"),
     "die_ms": Figure("one dies, ms after its session"),
     "transactions_s": Figure("transactions/s"),
+    "writable_ms": Figure("writable again, ms"),
+    "writable_ms_max": Figure("at worst, ms"),
+    "writable_s": Figure("writable again, s"),
+    "gone_ms": Figure("noticed, ms"),
+    "elected_ms": Figure("then led anew, ms"),
+    "all_writable_ms": Figure("all written to, ms"),
+    "topic_made_ms": Figure("topic made, ms"),
     "reader_mb_s": Figure("the reader's MB/s"),
     "writer_requests_s": Figure("the writer's requests/s"),
 }
@@ -53,14 +60,14 @@ class Aim(NamedTuple):
 
     def __str__(self) -> str:
         unit = "" if self.absolute else "×"
-        return f"≥ {self.at_least:.3g}{unit}" if self.at_least is not None else f"≤ {self.at_most:.3g}{unit}"
+        return f"≥ {self.at_least:,.4g}{unit}" if self.at_least is not None else f"≤ {self.at_most:,.4g}{unit}"
 
 
 AIMS = {
     ("produce-1mb-100b", "mb_s"): Aim(at_least=3),
-    ("produce-1mb-100b", "cpu_s_per_gb"): Aim(at_most=1 / 3),
+    ("produce-1mb-100b", "cpu_s_per_gb"): Aim(at_most=0.333),
     ("produce-1mb-1kb", "mb_s"): Aim(at_least=3),
-    ("produce-1mb-1kb", "cpu_s_per_gb"): Aim(at_most=1 / 3),
+    ("produce-1mb-1kb", "cpu_s_per_gb"): Aim(at_most=0.333),
     ("produce-16kb", "mb_s"): Aim(at_least=1.5),
     ("one-message-1", "requests_s"): Aim(at_least=1.5),
     ("one-message-1", "p99_ms"): Aim(at_most=1),
@@ -68,6 +75,17 @@ AIMS = {
     ("one-message-100", "p99_ms"): Aim(at_most=1),
     ("fetch-1", "mb_s"): Aim(at_least=1),
     ("fetch-4", "mb_s"): Aim(at_least=1),
+    ("cluster-1mb", "mb_s"): Aim(at_least=2),
+    ("cluster-1mb", "cpu_s_per_gb"): Aim(at_most=0.333),
+    ("cluster-one-message-1", "p50_ms"): Aim(at_most=1),
+    ("cluster-one-message-1", "p99_ms"): Aim(at_most=1),
+    ("cluster-one-message-100", "p50_ms"): Aim(at_most=1),
+    ("cluster-one-message-100", "p99_ms"): Aim(at_most=1),
+    ("failover-leader", "writable_ms"): Aim(at_most=1000, absolute=True),
+    ("failover-leader-controller", "writable_ms"): Aim(at_most=1000, absolute=True),
+    ("failover-1000", "elected_ms"): Aim(at_most=1000, absolute=True),
+    ("failover-1000-controller", "elected_ms"): Aim(at_most=1000, absolute=True),
+    ("failover-controller", "topic_made_ms"): Aim(at_most=1000, absolute=True),
     (work.MEMORY, "loaded_mb"): Aim(at_most=0.1),
     (work.START, "idle_mb"): Aim(at_most=0.1),
     (work.START, "thousand_partitions_mb"): Aim(at_most=0.1),

@@ -20,14 +20,30 @@ SETTINGS = {"file.delete.delay.ms": "1000"}
 
 
 class Topics:
-    def __init__(self, port: int) -> None:
-        self._admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
+    """Of one broker, by its port, or of a cluster, by its addresses."""
+
+    def __init__(self, where: int | str, replicas: int = 1) -> None:
+        bootstrap = where if isinstance(where, str) else f"127.0.0.1:{where}"
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._replicas = replicas
 
     def create(self, topic: str, partitions: int = 1, settings: dict[str, str] | None = None) -> None:
         """Returns when every partition has a leader."""
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=SETTINGS | (settings or {}))
+        config = SETTINGS | (settings or {})
+        self._make(NewTopic(topic, num_partitions=partitions, replication_factor=self._replicas, config=config))
+        self._wait_until_led(topic, partitions)
+
+    def create_on(self, topic: str, replicas: list[list[int]]) -> None:
+        """The same with these brokers for each partition, the first of them as the leader."""
+        self._make(NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas, config=SETTINGS))
+        self._wait_until_led(topic, len(replicas))
+
+    def _make(self, wanted: NewTopic) -> None:
+        topic = wanted.topic
         made = self._admin.create_topics([wanted], request_timeout=TIMEOUT_S, operation_timeout=TIMEOUT_S)[topic]
         self._wait(made, f"cannot create {topic}")
+
+    def _wait_until_led(self, topic: str, partitions: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while not self._is_led(topic, partitions):
             if time.monotonic() > deadline:

@@ -21,11 +21,11 @@ enum {
 };
 
 static struct {
-    const char *host, *topic;
+    const char *host, *topic, *ports;
     long port, partitions, connections, inflight, batch_bytes, record_bytes, acks, idempotent;
     long total_bytes, rate, max_bytes, partition, discard, pause_ms;
     double seconds, timeout_s;
-} opt = {.host = "127.0.0.1", .topic = "bench", .port = 9092, .partitions = 1, .connections = 1, .inflight = 1,
+} opt = {.host = "127.0.0.1", .topic = "bench", .ports = "", .port = 9092, .partitions = 1, .connections = 1, .inflight = 1,
          .record_bytes = 100, .acks = -1, .idempotent = 1, .max_bytes = 1 << 20, .discard = 1, .timeout_s = 120};
 
 static int64_t wall_ms(void) {

@@ -27,6 +27,8 @@ class Sizes:
     quiet_seconds: float
     cold_bytes: int
     group_changes: int  # members that leave and join, in a measurement
+    replicated_bytes: int  # produced to a cluster, which keeps three times as much
+    failovers: int  # of each kind, in a measurement
 
 
 FULL = Sizes(
@@ -42,6 +44,8 @@ FULL = Sizes(
     quiet_seconds=10,
     cold_bytes=1_500_000_000,
     group_changes=20,
+    replicated_bytes=900_000_000,
+    failovers=3,
 )
 QUICK = Sizes(
     rounds=1,
@@ -56,6 +60,8 @@ QUICK = Sizes(
     quiet_seconds=2,
     cold_bytes=300_000_000,
     group_changes=5,
+    replicated_bytes=150_000_000,
+    failovers=1,
 )
 
 
@@ -194,6 +200,35 @@ LOADS = [
     ),
 ]
 
+REPLICATED = [
+    Item(
+        "cluster-1mb",
+        "three replicas, acks=all: 1 MB batches of 100-byte messages, 3 partitions, 3 connections, 5 in flight",
+        "produce",
+        {"batch_bytes": 1_000_000, "record_bytes": 100, "inflight": 5, "connections": 3},
+        "replicated_bytes",
+        partitions=3,
+        shown=LARGE,
+    ),
+    Item(
+        "cluster-one-message-1",
+        "three replicas, acks=all: one 100-byte message per request, 1 connection in lock step",
+        "produce",
+        {"record_bytes": 100},
+        "seconds",
+        shown=SMALL,
+    ),
+    Item(
+        "cluster-one-message-100",
+        "three replicas, acks=all: one 100-byte message per request, 100 connections, 3 partitions",
+        "produce",
+        {"record_bytes": 100, "connections": 100},
+        "seconds",
+        partitions=3,
+        shown=SMALL,
+    ),
+]
+
 FILL: Options = {"batch_bytes": 100_000, "record_bytes": 100, "inflight": 5}
 
 START = "start"
@@ -226,9 +261,68 @@ REBALANCES = [
 ]
 REBALANCE_SHOWN = ("join_ms", "leave_ms", "die_ms")
 
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """One broker of three goes: who, and how."""
+
+    name: str
+    title: str
+    what: str
+    is_controller: bool
+    shown: tuple[str, ...]
+
+
+FAILOVERS = [
+    Failover(
+        "failover-leader",
+        "a leader is killed (-9): until confluent-kafka's next acknowledged message",
+        "kill",
+        False,
+        ("writable_ms", "writable_ms_max"),
+    ),
+    Failover(
+        "failover-leader-controller",
+        "the same when it is the controller, too",
+        "kill",
+        True,
+        ("writable_ms", "writable_ms_max"),
+    ),
+    Failover(
+        "failover-1000",
+        "the leader of 1,000 partitions is killed",
+        "kill many",
+        False,
+        ("gone_ms", "elected_ms", "all_writable_ms"),
+    ),
+    Failover(
+        "failover-1000-controller",
+        "the same when it is the controller, too",
+        "kill many",
+        True,
+        ("gone_ms", "elected_ms", "all_writable_ms"),
+    ),
+    Failover(
+        "failover-controller",
+        "the controller is killed: until another one has made a topic",
+        "kill controller",
+        True,
+        ("topic_made_ms",),
+    ),
+    Failover(
+        "failover-paused",
+        "a leader is stopped (SIGSTOP): until the next acknowledged message of a client that waits a second",
+        "pause",
+        False,
+        ("writable_s",),
+    ),
+]
+
 ROWS = [
     *((item.name, item.title, item.shown) for item in LOADS),
     (MEMORY, MEMORY_TITLE, MEMORY_SHOWN),
+    *((item.name, item.title, item.shown) for item in REPLICATED),
+    *((item.name, item.title, item.shown) for item in FAILOVERS),
     *((item.name, item.title, REBALANCE_SHOWN) for item in REBALANCES),
     (START, START_TITLE, START_SHOWN),
     (QUIET, QUIET_TITLE, QUIET_SHOWN),

@@ -24,7 +24,7 @@ from .group_client import GroupClient
 from .group_clients import GROUP_CLIENTS, TRANSACTIONAL_CLIENTS, group_client
 from .kafka_python_client import KafkaPythonClient
 from .kcat_client import PROGRAM, KcatClient
-from .sites import KAFKA, PENSTOCK, StartSite, site, sites
+from .sites import CLUSTER, KAFKA, PENSTOCK, STORM, StartSite, site, sites
 
 LIBRARIES = (ConfluentClient, KafkaPythonClient, AiokafkaClient)
 CLIENTS = (*LIBRARIES, KcatClient)
@@ -100,12 +100,14 @@ def topic_maker(admin: Admin) -> NewTopic:
     return create
 
 
-# Groups and transactions: on Penstock and, in the long run, on Apache Kafka
+# Groups and transactions: on Penstock and, in the long run, on Apache Kafka, and on a cluster whose brokers are killed
 
-SITES = [PENSTOCK, pytest.param(KAFKA, marks=[pytest.mark.kafka, pytest.mark.slow])]
+ON_KAFKA = pytest.param(KAFKA, marks=[pytest.mark.kafka, pytest.mark.slow])
+ON_CLUSTER = pytest.param(CLUSTER, marks=[pytest.mark.cluster, pytest.mark.slow])
+IN_STORM = pytest.param(STORM, marks=[pytest.mark.cluster, pytest.mark.slow])
 
 
-@pytest.fixture(scope="session", params=SITES)
+@pytest.fixture(scope="session", params=[PENSTOCK, ON_KAFKA, IN_STORM])
 def group_bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the broker that scenarios of groups and transactions share."""
     given = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
@@ -118,7 +120,7 @@ def group_bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         yield broker.bootstrap
 
 
-@pytest.fixture(params=SITES)
+@pytest.fixture(params=[PENSTOCK, ON_KAFKA, ON_CLUSTER])
 def start_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartSite]:
     """Starts brokers for one test only, which may kill them."""
     if request.param == KAFKA:

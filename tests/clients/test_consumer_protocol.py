@@ -11,7 +11,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from penstock.testing.broker_process import BrokerProcess
+from .client import DEFAULT_REPLICAS
+from .conftest import ON_CLUSTER
+from .sites import PENSTOCK, Site, site
 
 pytestmark = pytest.mark.clients
 
@@ -27,14 +29,15 @@ QUICK = {
 }
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("penstock") / "data", settings=QUICK) as process:
-        yield process
+@pytest.fixture(scope="module", params=[PENSTOCK, ON_CLUSTER])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One for all of these tests, or a cluster of which one broker is killed."""
+    with site(request.param, tmp_path_factory.mktemp("site"), QUICK) as started:
+        yield started
 
 
 @pytest.fixture
-def house(broker: BrokerProcess) -> Iterator[House]:
+def house(broker: Site) -> Iterator[House]:
     made = House(broker.bootstrap)
     yield made
     made.close()
@@ -111,7 +114,7 @@ class House:
 
     def topic(self, suffix: str, partitions: int) -> str:
         name = f"{self.name}-{suffix}"
-        for future in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        for future in self.admin.create_topics([NewTopic(name, partitions, DEFAULT_REPLICAS)]).values():
             future.result()
         return name
 
@@ -215,7 +218,7 @@ def test_a_static_member_comes_back_and_nobody_notices(house: House) -> None:
     assert other.rebalances == rebalances
 
 
-def test_the_broker_is_killed_and_comes_back(house: House, broker: BrokerProcess) -> None:
+def test_the_broker_is_killed_and_comes_back(house: House, broker: Site) -> None:
     topic = house.topic("t", 4)
     first, second = house.reader(topic), house.reader(topic)
     house.until(lambda: sizes(first, second) == [2, 2], "two share")

@@ -23,9 +23,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.testing.broker_process import BrokerProcess
-from penstock.testing.pytest_plugin import StartPenstock
-
+from .client import DEFAULT_REPLICAS
+from .conftest import ON_CLUSTER
+from .sites import PENSTOCK, Site, StartSite, sites
 from .transformer_process import Options, transformed
 
 pytestmark = pytest.mark.clients
@@ -56,10 +56,17 @@ STATIC_CLASSIC = {"session.timeout.ms": 30_000, "heartbeat.interval.ms": 300}
 CONSUMER = {"group.protocol": "consumer"}
 
 
+@pytest.fixture(params=[PENSTOCK, ON_CLUSTER])
+def start_some(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartSite]:
+    """Starts a broker, or a cluster in which each time another broker is killed."""
+    with sites(request.param, tmp_path) as start:
+        yield start
+
+
 class Program:
     """The transformer, killed and started again; several of them share the group."""
 
-    def __init__(self, broker: BrokerProcess, number: int, settings: dict[str, Any], batch_max: int) -> None:
+    def __init__(self, broker: Site, number: int, settings: dict[str, Any], batch_max: int) -> None:
         self._options = Options(
             bootstrap=broker.bootstrap,
             transactional_id=f"transformer-{number}",
@@ -111,7 +118,7 @@ class Program:
 class Run:
     """A broker, programs, and somebody who kills them."""
 
-    def __init__(self, broker: BrokerProcess, programs: list[Program], seed: int) -> None:
+    def __init__(self, broker: Site, programs: list[Program], seed: int) -> None:
         self.broker = broker
         self.programs = programs
         self.chance = random.Random(seed)
@@ -194,7 +201,10 @@ class Run:
 
 def make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    topics = [NewTopic(SOURCE, PARTITIONS), NewTopic(TARGET, PARTITIONS, config=MANY_SEGMENTS)]
+    topics = [
+        NewTopic(SOURCE, PARTITIONS, DEFAULT_REPLICAS),
+        NewTopic(TARGET, PARTITIONS, DEFAULT_REPLICAS, config=MANY_SEGMENTS),
+    ]
     for made in admin.create_topics(topics).values():
         made.result(30)
 
@@ -225,9 +235,9 @@ def read_committed(bootstrap: str) -> dict[int, list[bytes]]:
 
 
 def check_exactly_once(
-    start_penstock: StartPenstock, seed: int, settings: dict[str, Any], *, programs: int, kills: int, static: bool
+    start_some: StartSite, seed: int, settings: dict[str, Any], *, programs: int, kills: int, static: bool
 ) -> None:
-    broker = start_penstock(settings=SETTINGS)
+    broker = start_some(settings=SETTINGS)
     make_topics(broker.bootstrap)
     chance = random.Random(seed)
     with ExitStack() as ends:
@@ -246,19 +256,19 @@ def check_exactly_once(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_each_message_comes_out_once(start_penstock: StartPenstock, protocol: str) -> None:
+def test_each_message_comes_out_once(start_some: StartSite, protocol: str) -> None:
     settings = STATIC_CLASSIC if protocol == "classic" else CONSUMER
-    check_exactly_once(start_penstock, 1, settings, programs=1, kills=6, static=protocol == "classic")
+    check_exactly_once(start_some, 1, settings, programs=1, kills=6, static=protocol == "classic")
 
 
-def test_programs_that_share_the_work(start_penstock: StartPenstock) -> None:
-    check_exactly_once(start_penstock, 2, CLASSIC, programs=2, kills=4, static=False)
+def test_programs_that_share_the_work(start_some: StartSite) -> None:
+    check_exactly_once(start_some, 2, CLASSIC, programs=2, kills=4, static=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("seed", range(10, 30))
-def test_many_times(start_penstock: StartPenstock, protocol: str, seed: int) -> None:
+def test_many_times(start_some: StartSite, protocol: str, seed: int) -> None:
     static = seed % 2 == 0 and protocol == "classic"
     settings = CONSUMER if protocol == "consumer" else STATIC_CLASSIC if static else CLASSIC
-    check_exactly_once(start_penstock, seed, settings, programs=1 + seed % 3, kills=15, static=static)
+    check_exactly_once(start_some, seed, settings, programs=1 + seed % 3, kills=15, static=static)

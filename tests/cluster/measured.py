@@ -14,7 +14,4 @@ def lines() -> list[str]:
     by_kind: dict[str, list[float]] = {}
     for what, seconds in _MEASURED:
         by_kind.setdefault(what, []).append(seconds)
-    return [
-        f"{what}: writable again after {min(found):.2f} to {max(found):.2f} s ({len(found)} times)"
-        for what, found in by_kind.items()
-    ]
+    return [f"{what}: {min(found):.2f} to {max(found):.2f} s ({len(found)} times)" for what, found in by_kind.items()]

@@ -112,7 +112,7 @@ class Storm:
         )
         self._check()
         again_s = max(self._written_s.values()) - since_s
-        note(what, again_s)
+        note(f"{what}, until all partitions take writes again", again_s)
         return again_s
 
     def note_silence(self, what: str) -> None:

@@ -118,6 +118,11 @@ class ApacheKafka:
         return f"{self.host}:{self.port}"
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -181,10 +186,13 @@ class ApacheKafka:
             self._process.kill()
             self._process.wait()
 
+    def log_text(self) -> str:
+        """What it printed, over all its starts."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
     def last_words(self) -> str:
         """The end of what it printed."""
-        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
-        return "\n".join(lines[-LOG_LINES_SHOWN:])
+        return "\n".join(self.log_text().splitlines()[-LOG_LINES_SHOWN:])
 
     def __enter__(self) -> Self:
         return self if self.is_running else self.start()
