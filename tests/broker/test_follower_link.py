@@ -209,6 +209,18 @@ def test_what_is_no_answer_ends_the_connection(simulation: Simulation, wrong: by
     with_link(simulation, drive)
 
 
+def test_a_bug_in_who_takes_an_answer_ends_the_connection(simulation: Simulation) -> None:
+    async def drive(stream: FakeStream, link: FollowerLink) -> None:
+        def take(_frame: memoryview, _position: int) -> None:
+            raise AssertionError("a bug")
+
+        link.request(FETCH, VERSION, FetchRequest(max_wait_ms=1, min_bytes=1), take)
+        stream.deliver(answer(1, b""), 1 << 20)
+        assert link.is_over and stream.is_closed
+
+    with_link(simulation, drive)
+
+
 def test_who_asks_hears_that_the_connection_is_over(simulation: Simulation) -> None:
     async def drive(stream: FakeStream, link: FollowerLink) -> None:
         asking = asyncio.ensure_future(link.ask(API_VERSIONS, 3, ApiVersionsRequest()))

@@ -377,7 +377,7 @@ class FollowerFetcher:
         """An answer has come."""
         answer = read_fetch_answer(frame, position)
         if answer.error:
-            link.end(f"it answers {Error(answer.error).name}")
+            link.end(f"it answers with error {answer.error}")
             return
         self._failures = 0
         if answer.session_id != self._session_id:
@@ -395,12 +395,19 @@ class FollowerFetcher:
                 self._take_partition(link, followed, answer)
             size_bytes += len(answer.records or b"")
             if size_bytes >= APPENDED_IN_A_ROW_BYTES_MAX:
-                asyncio.get_running_loop().call_soon(self._work_off, link, number, answers)
+                asyncio.get_running_loop().call_soon(self._go_on, link, number, answers)
                 return
         if link is self._link:
             self._fetches_in_flight -= 1
             self._ask()
         link.done()
+
+    def _go_on(self, link: FollowerLink, number: int, answers: Iterator[FollowerAnswer]) -> None:
+        try:
+            self._work_off(link, number, answers)
+        except Exception as error:  # a bug of ours, which must not be the end of the fetching
+            logger.exception("an answer of broker %d could not be taken", self._leader_id)
+            link.end(f"an answer that could not be taken: {error}")
 
     def _take_partition(self, link: FollowerLink, followed: Followed, answer: FollowerAnswer) -> None:
         partition, epoch = followed.partition, followed.epoch

@@ -9,6 +9,7 @@ then the next one gets another.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -19,6 +20,8 @@ from penstock.wire.api import RequestHeader, decode_response_header, encode_requ
 from penstock.wire.api_declaration import Api
 from penstock.wire.codec import decode, encode_into
 from penstock.wire.schema import Message, ProtocolError
+
+logger = logging.getLogger(__name__)
 
 FIRST_BUFFER_BYTES = 64 * 1024
 BUFFER_KEPT_BYTES_MAX = 32 * 1024 * 1024
@@ -169,6 +172,9 @@ class FollowerLink:
                 self._hand_over(self._buffer[4 : 4 + size])
         except ProtocolError as error:
             self.end(f"an answer that cannot be read: {error}")
+        except Exception as error:  # a bug of ours, which must not leave a connection that nobody reads from
+            logger.exception("an answer of %s could not be taken", self._stream.peer)
+            self.end(f"an answer that could not be taken: {error}")
         self._is_taking = False
         self._watch(self._answer_end == 0)
 
