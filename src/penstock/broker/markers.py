@@ -75,7 +75,9 @@ class Markers:
     def write(self, log: StateLog[TransactionShard], action: WriteMarkers) -> None:
         """Begin to carry out a decision of this shard."""
         work = _Work(self, log, action)
-        former = [task for task, other in self._works.items() if other.is_former(work)]
+        former = []
+        if log.was_read_again:
+            former = [task for task, other in self._works.items() if other.is_former(work)]
         task = asyncio.get_running_loop().create_task(work.run(former))
         self._works[task] = work
         task.add_done_callback(self._ended)

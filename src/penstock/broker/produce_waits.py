@@ -49,13 +49,13 @@ class ProduceWaits:
 
     def _sweep(self) -> None:
         now_s = self.monotonic()
-        late: dict[Partition, set[ProduceWait]] = {}
+        late: dict[Partition, dict[ProduceWait, None]] = {}
         for wait in self._waits:
             if wait.give_up_s <= now_s:
-                late.setdefault(wait.way.partition, set()).add(wait)
+                late.setdefault(wait.way.partition, {})[wait] = None
         for partition, waits in late.items():
             partition.forget_commit_waits(waits)
-            for wait in [each for each in self._waits if each in waits]:
+            for wait in waits:
                 wait(Error.REQUEST_TIMED_OUT)
         self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep) if self._waits else None
 

@@ -85,6 +85,7 @@ class StateLog(Generic[M]):
         self.epoch = partition.epoch
         self.machine: M = shape.make_machine(self.epoch)
         self.is_loaded = False
+        self.was_read_again = False  # and has another machine than the first
         self._shape = shape
         self._world = world
         self._lease_holds = lease.holds
@@ -423,6 +424,7 @@ class StateLog(Generic[M]):
         """Throw away what is in memory and read the log again."""
         self._quiet(Error.NOT_COORDINATOR)
         self.machine = self._shape.make_machine(self.epoch)
+        self.was_read_again = True
         self._loading = asyncio.ensure_future(self._load(after_s))
 
     def _quiet(self, error: Error) -> None:
