@@ -255,6 +255,7 @@ def test_a_follower_serves_only_those_who_were_sent_to_it(version: int) -> None:
         client = await follower.connect(bench.process)
         answer = await read(client, bench.partition(leader).topic_id, 0, version=version)
         assert answer.error_code == Error.NOT_LEADER_OR_FOLLOWER
+        assert answer.current_leader.leader_id == (leader.broker_id if version >= 16 else -1)
 
     bench.run(drive)
 

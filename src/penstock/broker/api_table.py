@@ -63,6 +63,7 @@ from penstock.broker.handlers import (
 )
 from penstock.broker.handlers.config_resources import judged_first
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
+from penstock.broker.handlers.known_leaders import KnownLeaders
 from penstock.broker.replica_throttle import Limit, ReplicaThrottle
 from penstock.broker.request_counts import ApiCounts
 from penstock.broker.requests import Dispatcher
@@ -218,6 +219,7 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
         world.disk,
         bytes_max,
         broker.view if is_rack_aware else None,
+        partial(KnownLeaders, broker),
         counts,
     )
     dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker, dispatcher.counts_of(PRODUCE)))

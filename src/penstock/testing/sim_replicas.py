@@ -145,7 +145,7 @@ class SimReplica:
         )
         sessions = FetchSessions(100, world.random)
         counts = dispatcher.counts_of(FETCH)
-        fetch = Fetch(partitions, sessions, followers, world.clock, world.disk, BYTES_MAX, None, counts)
+        fetch = Fetch(partitions, sessions, followers, world.clock, world.disk, BYTES_MAX, None, None, counts)
         broker = cast(Broker, SimpleNamespace(world=world, partitions=partitions))
         dispatcher.serve_hot(FETCH, fetch)
         dispatcher.serve(API_VERSIONS, ApiVersions(dispatcher))

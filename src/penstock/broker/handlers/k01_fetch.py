@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
@@ -34,6 +34,7 @@ from penstock.broker.fetch_sessions import (
 )
 from penstock.broker.follower_session import parting_of
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
+from penstock.broker.handlers.known_leaders import KnownLeaders
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.read_replicas import THE_LEADER, preferred_read_replica
@@ -41,7 +42,9 @@ from penstock.broker.request_counts import ApiCounts
 from penstock.log.ranges import LogRange
 from penstock.wire.codec import decoder
 from penstock.wire.fetch_response import (
+    ENDPOINTS_SINCE,
     TOPIC_IDS_SINCE,
+    EndpointAnswer,
     PartitionAnswer,
     TopicAnswer,
     encode_fetch_response,
@@ -54,6 +57,8 @@ logger = logging.getLogger(__name__)
 SESSIONS_SINCE = 7
 RACKS_SINCE = 11
 READ_COMMITTED = 1
+#: Who gets one of these came to the wrong broker, or believes in a former leader.
+_MISLED = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 #: Told with the next answer: who keeps asking for a partition that is not there must not do so all the time.
 _CAN_WAIT = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
 
@@ -72,9 +77,10 @@ class Fetch:
         disk: Disk,
         bytes_max: int,
         racks: ClusterView | None,
+        leaders_on: Callable[[str], KnownLeaders] | None,
         counts: ApiCounts,
     ) -> None:
-        """`racks` is given where consumers are sent to replicas in their own rack."""
+        """`racks` is given where consumers are sent to replicas in their own rack; leaders are found by listener."""
         self.partitions = partitions
         self.sessions = sessions
         self.followers = followers
@@ -82,6 +88,7 @@ class Fetch:
         self.disk = disk
         self.bytes_max = bytes_max
         self.racks = racks
+        self.leaders_on = leaders_on
         self.counts = counts
 
     def __call__(
@@ -423,12 +430,14 @@ class _Fetch:
     def _response(self) -> Response:
         topics: dict[object, TopicAnswer[FileRange]] = {}
         session = self._session
+        is_misled = False
         for answer, partition, found in self._ranges:
             if answer.records is not None:
                 partition.log.fetched_bytes += found.size_bytes
         for item, answer in self._answers:
             if answer.error is not Error.NONE:
                 self._handler.counts.refused(answer.error)
+                is_misled = is_misled or answer.error in _MISLED
             if session is not None:
                 item.told_high_watermark = answer.high_watermark
                 item.told_log_start_offset = answer.log_start_offset
@@ -441,4 +450,24 @@ class _Fetch:
                 topic = topics[item.topic_key] = TopicAnswer(item.name.topic, topic_id, [])
             topic.partitions.append(answer)
         session_id = session.session_id if session is not None else 0
-        return encode_fetch_response(self._version, self._correlation_id, list(topics.values()), session_id=session_id)
+        return encode_fetch_response(
+            self._version,
+            self._correlation_id,
+            list(topics.values()),
+            session_id=session_id,
+            endpoints=self._name_leaders() if is_misled and self._version >= ENDPOINTS_SINCE else (),
+        )
+
+    def _name_leaders(self) -> list[EndpointAnswer]:
+        """Who came to the wrong broker hears which is the right one."""
+        if self._handler.leaders_on is None:
+            return []
+        leaders = self._handler.leaders_on(self._connection.listener_name)
+        endpoints: dict[int, EndpointAnswer] = {}
+        for item, answer in self._answers:
+            found = leaders.find(*item.name) if answer.error in _MISLED else None
+            if found is not None:
+                node = found.node
+                answer.current_leader = node.node_id, found.epoch
+                endpoints[node.node_id] = EndpointAnswer(node.node_id, node.host, node.port, node.rack)
+        return list(endpoints.values())
