@@ -250,3 +250,15 @@ def test_coordinators(bench: Bench) -> None:
             assert (each.error_code, each.node_id) == expected
 
     bench.run(drive)
+
+
+def test_producer_ids_of_any_broker_are_given_once(bench: Bench) -> None:
+    async def drive() -> None:
+        ids = [await bench.clients[broker_id].init_producer_id() for broker_id in (1, 2, 1, 2, 2)]
+        bench.cluster.broker(2).kill()
+        await bench.cluster.broker(2).start()
+        bench.clients[2] = await bench.cluster.broker(2).connect(bench.process)
+        ids += [await bench.clients[broker_id].init_producer_id() for broker_id in (2, 1)]
+        assert len(set(ids)) == len(ids)
+
+    bench.run(drive)
