@@ -18,9 +18,7 @@ def brokers(**racks: str) -> dict[int, BrokerNode]:
 @pytest.fixture
 def leader() -> Leader:
     membership = Membership((1, 2, 3, 4), frozenset({1, 2, 3}), 0)
-    made = Leader(
-        LEADER, 5, membership, end_offset=0, counted_end_offset=100, high_watermark=0, min_isr=1, now_ms=0
-    )
+    made = Leader(LEADER, 5, membership, end_offset=0, counted_end_offset=100, high_watermark=0, min_isr=1, now_ms=0)
     for follower, offset in ((2, 100), (3, 90), (4, 100)):
         made.follower_fetched(follower, 1, offset, 100, 10)
     return made
