@@ -14,7 +14,7 @@ from penstock.cli.moves import target_now
 from penstock.cli.places import Place, by_topic, place_text
 from penstock.cli.reassignments import Assignment
 from penstock.controller.placement import Candidate, place_instead, place_more
-from penstock.controller.spreading import spread
+from penstock.controller.replica_balance import spread_replicas
 
 
 def candidates(survey: Survey, without: Collection[int] = ()) -> list[Candidate]:
@@ -30,7 +30,7 @@ def spread_plan(survey: Survey, topics: Collection[str] | None) -> Assignment:
     """The replicas of some topics, or of all, spread evenly over all brokers with as few moves as possible."""
     chosen = by_topic(places_of_topics(survey, topics) if topics else survey.partitions)
     before = [[target_now(survey, (topic, number)) for number in numbers] for topic, numbers in chosen.items()]
-    after = spread(candidates(survey), before)
+    after = spread_replicas(candidates(survey), before)
     return {
         (topic, number): replicas
         for (topic, numbers), partitions in zip(chosen.items(), after, strict=True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.controller.placement import Candidate, place_more, place_replicas
-from penstock.controller.spreading import spread
+from penstock.controller.replica_balance import spread_replicas
 
 Topics = Sequence[Sequence[Sequence[int]]]
 
@@ -52,12 +52,12 @@ def clusters(draw: st.DrawFn) -> tuple[list[int], Topics]:
 @given(clusters())
 def test_everything_is_even_at_the_end(cluster: tuple[list[int], Topics]) -> None:
     ids, topics = cluster
-    after = spread([Candidate(broker_id) for broker_id in ids], topics)
+    after = spread_replicas([Candidate(broker_id) for broker_id in ids], topics)
     for topic_before, topic_after in zip(topics, after, strict=True):
         assert [len(set(replicas)) for replicas in topic_after] == [len(replicas) for replicas in topic_before]
         assert unevenness(held([topic_after]), ids) <= 1
     assert unevenness(held(after), ids) <= 1
-    assert spread([Candidate(broker_id) for broker_id in ids], after) == after
+    assert spread_replicas([Candidate(broker_id) for broker_id in ids], after) == after
 
 
 @settings(max_examples=100, deadline=None)
@@ -65,7 +65,7 @@ def test_everything_is_even_at_the_end(cluster: tuple[list[int], Topics]) -> Non
 def test_a_new_broker_takes_its_share_and_nothing_else_moves(holders: int, partitions: int, factor: int) -> None:
     brokers = [Candidate(broker_id) for broker_id in range(holders + 1)]
     before = [place_replicas(brokers[:-1], partitions, min(factor, holders))]
-    after = spread(brokers, before)
+    after = spread_replicas(brokers, before)
     share = held(after)[holders]
     assert moves(before, after) == share
     assert share in {partitions * min(factor, holders) // (holders + 1) + extra for extra in (0, 1)}
@@ -76,7 +76,7 @@ def test_a_new_broker_takes_its_share_and_nothing_else_moves(holders: int, parti
 def test_racks_become_better_and_never_worse(data: st.DataObject, cluster: tuple[list[int], Topics]) -> None:
     ids, topics = cluster
     racks = {broker_id: data.draw(st.sampled_from("abc")) for broker_id in ids}
-    after = spread([Candidate(broker_id, racks[broker_id]) for broker_id in ids], topics)
+    after = spread_replicas([Candidate(broker_id, racks[broker_id]) for broker_id in ids], topics)
     for topic in after:
         for replicas in topic:
             used = {racks[broker_id] for broker_id in replicas}
@@ -85,19 +85,19 @@ def test_racks_become_better_and_never_worse(data: st.DataObject, cluster: tuple
 
 def test_preferred_leaders_are_even() -> None:
     before = [[(0, 1, 2)] * 12]
-    after = spread([Candidate(broker_id) for broker_id in range(4)], before)
+    after = spread_replicas([Candidate(broker_id) for broker_id in range(4)], before)
     leaders = Counter(replicas[0] for replicas in after[0])
     assert unevenness(leaders, range(4)) <= 1
 
 
 def test_replicas_on_brokers_that_are_away_stay() -> None:
     before = [[(9, 0), (0, 9), (0, 1), (0, 1), (0, 1)]]
-    after = spread([Candidate(0), Candidate(1), Candidate(2)], before)
+    after = spread_replicas([Candidate(0), Candidate(1), Candidate(2)], before)
     assert [9 in replicas for replicas in after[0]] == [True, True, False, False, False]
 
 
 def test_one_broker_has_everything() -> None:
-    assert spread([Candidate(0)], [[(0,), (0,)], []]) == [[(0,), (0,)], []]
+    assert spread_replicas([Candidate(0)], [[(0,), (0,)], []]) == [[(0,), (0,)], []]
 
 
 def test_more_replicas_go_to_other_racks_and_evenly() -> None:

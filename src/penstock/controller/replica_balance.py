@@ -19,7 +19,7 @@ Topics = Sequence[Sequence[Sequence[int]]]
 Partition = tuple[int, list[int]]  # the number of its topic, and its replicas
 
 
-def spread(brokers: Sequence[Candidate], topics: Topics) -> list[list[tuple[int, ...]]]:
+def spread_replicas(brokers: Sequence[Candidate], topics: Topics) -> list[list[tuple[int, ...]]]:
     """The replicas of each partition of each topic, evened out. Replicas on other brokers than these stay."""
     spreading = _Spreading(sorted(brokers, key=lambda broker: broker.broker_id), topics)
     if len(brokers) > 1:
