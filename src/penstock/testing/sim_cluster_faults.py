@@ -336,6 +336,16 @@ class ClusterFaults:
         for one, other in pairs:
             self._links.heal(one, other)
 
+    async def cut_clients(self) -> None:
+        """What clients send does not arrive, or not the answers; it comes when they have given up."""
+        broker = self._pick()
+        clients = [name for name in self._simulation.machines if name not in self._servers()]
+        pairs = [(broker.machine.name, name) for name in clients if self._chance.randrange(2)]
+        await self._cut(pairs, f"{broker} and clients")
+
+    def _servers(self) -> set[str]:
+        return {self.cluster.keeper.machine.name, *(each.machine.name for each in self.cluster.brokers)}
+
     async def flap(self) -> None:
         """A link that comes and goes."""
         one, other = self._pick(), self._pick()
@@ -391,6 +401,33 @@ class ClusterFaults:
             await self._lead_by(facts.name, [first, *(each for each in state.replicas if each != first)])
             await self._rest(0.6)
 
+    async def cut_and_move(self) -> None:
+        """What is on its way between a leader and another broker is held up while others lead, and comes late."""
+        known = [facts for facts in self.invariants.facts.values() if facts.state is not None]
+        if not known:
+            return
+        facts = known[self._chance.randrange(len(known))]
+        state = facts.state
+        others = [each for each in self.cluster.brokers if state is not None and each.broker_id != state.leader]
+        if state is None or state.leader < 0 or len(state.isr) < 2:
+            return
+        ends = [self.cluster.broker(state.leader), others[self._chance.randrange(len(others))]]
+        if self._chance.randrange(2):
+            ends.reverse()
+        source, target = (each.machine.name for each in ends)
+        self.invariants.tell(f"from {source} to {target}: cut", facts.name)
+        self._links.cut(source, target)
+        await self._rest(0.5)
+        leader = state.leader
+        for _ in range(1 + self._chance.randrange(3)):
+            isr = [] if facts.state is None else [each for each in facts.state.isr if each != facts.state.leader]
+            if isr:
+                first = leader if leader in isr else isr[self._chance.randrange(len(isr))]
+                await self._lead_by(facts.name, [first, *(each for each in state.replicas if each != first)])
+            await self._rest(0.8)
+        self._links.heal(source, target)
+        self.invariants.tell(f"from {source} to {target}: mended", facts.name)
+
     async def _lead_by(self, where: TopicPartition, replicas: list[int]) -> None:
         self.invariants.tell(f"{replicas[0]} is to lead, by order", where)
         try:
@@ -421,6 +458,8 @@ ALL_FAULTS: Mapping[str, int] = {
     "flap": 1,
     "uneven_links": 2,
     "move_leaders": 2,
+    "cut_and_move": 2,
+    "cut_clients": 1,
     "take_role_away": 1,
     "reset_connections": 1,
     "slow_network": 1,

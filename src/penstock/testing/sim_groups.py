@@ -65,7 +65,7 @@ class Source:
                     await self.transactions.send(TopicPartition(INPUT, self._random.randrange(PARTITIONS)))
                 await self.transactions.end(is_commit=self._random.random() < 0.7)
             except (ApiError, Unanswered):
-                self.transactions.give_up()
+                await self.transactions.abandon()
             await asyncio.sleep(self._random.random() * 0.8)
 
 

@@ -69,6 +69,7 @@ class SimTransactions:
         self._messages = count()
         self.transaction: str | None = None
         self._added: set[TopicPartition] = set()
+        self._is_ending = False
 
     # ── one transaction ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,6 +79,7 @@ class SimTransactions:
             await self._initialise()
         self.transaction = f"{self.instance}.{next(self._transactions)}"
         self._added.clear()
+        self._is_ending = False
         self.history.beginning(self.transaction, self.instance)
         return self.transaction
 
@@ -146,6 +148,7 @@ class SimTransactions:
     async def end(self, *, is_commit: bool) -> None:
         """Commit or abort."""
         assert self.transaction is not None
+        self._is_ending = True
         self.history.ending(self.transaction, is_commit=is_commit)
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -159,6 +162,16 @@ class SimTransactions:
         if self.is_new:
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
             self._sequences.clear()
+
+    async def abandon(self) -> None:
+        """The transaction cannot go on. Clients of the older protocol abort it, in the same epoch, and begin anew."""
+        is_open = self.transaction is not None and not self._is_ending
+        if is_open and not self.is_new and self._world.random.random() < 0.5:
+            try:
+                await self.end(is_commit=False)
+            except (ApiError, Unanswered):
+                pass
+        self.give_up()
 
     def give_up(self) -> None:
         """The transaction cannot go on: what becomes of it, the next initialisation decides."""
@@ -257,13 +270,15 @@ class Transforming:
                 return
             await transactions.send_offsets(member, {index: member.positions[index] for index in read})
             await transactions.end(is_commit=True)
-        except (ApiError, Unanswered, asyncio.CancelledError) as problem:
+        except asyncio.CancelledError:
             transactions.give_up()
+            member.go_back()
+            raise
+        except (ApiError, Unanswered) as problem:
+            await transactions.abandon()
             member.go_back()
             if isinstance(problem, ApiError):
                 member.errors[problem.error] = member.errors.get(problem.error, 0) + 1
-            elif isinstance(problem, asyncio.CancelledError):
-                raise
 
 
 def hash_of(value: bytes) -> int:
