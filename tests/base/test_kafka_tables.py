@@ -36,6 +36,9 @@ OTHER_DEFAULTS = {
 }
 OWN_BROKER_SETTINGS = {
     "broker.host",
+    "metrics.listener",
+    "metrics.login",
+    "metrics.series.max",
     "connection.frame.timeout.ms",
     "log.dirs.reserve.bytes",
     "log.flush.mode",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-_CLUSTER = "this release runs one broker"
 _SYSTEM = "the operating system sizes the buffers of connections between brokers"
 _COMPACTION = "compaction is not in this release"
 _QUOTAS = "quotas are not in this release"
@@ -17,8 +16,7 @@ _SECURITY = "this release has plain listeners only"
 
 PENDING_SETTINGS = MappingProxyType(
     {
-        "request.timeout.ms": _CLUSTER,
-        "controlled.shutdown.enable": _CLUSTER,
+        "request.timeout.ms": "each kind of request between brokers has a time of its own",
         "replica.socket.receive.buffer.bytes": _SYSTEM,
         "alter.log.dirs.": "moves between log directories are paced evenly, without windows of time",
         "log.cleaner.": _COMPACTION,
