@@ -20,6 +20,8 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Stored, TopicsRead
+from penstock.testing.sim_batches import PARTITIONS as SINK_PARTITIONS
+from penstock.testing.sim_batches import SINK, SimBatches
 from penstock.testing.sim_cluster import SimCluster
 from penstock.testing.sim_cluster_admin import ClusterAdmin
 from penstock.testing.sim_cluster_client import ClusterClient
@@ -33,6 +35,7 @@ from penstock.testing.sim_cluster_workload import (
     Knowledge,
     PlainProducer,
 )
+from penstock.testing.sim_committed import read_committed
 from penstock.testing.sim_groups import GROUP_SETTINGS, INPUT, OUTPUT, SimGroups
 from penstock.testing.sim_groups import PARTITIONS as GROUP_PARTITIONS
 from penstock.testing.sim_invariants import BrokenPromise, Invariants, PartitionFacts
@@ -66,6 +69,9 @@ class Profile:
     lag_time_ms: int | None = None
     has_admin: bool = True
     has_groups: bool = False
+    has_batches: bool = False
+    is_thin: bool = False
+    """Fewer clients: for runs that are about one thing."""
     faults: FaultPlan = field(default_factory=lambda: FaultPlan(weights=ALL_FAULTS))
     settings: Mapping[str, str] = field(default_factory=dict)
     topic_configs: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +83,8 @@ GROUPS = Profile(
     partitions=1,
     has_admin=False,
     has_groups=True,
+    has_batches=True,
+    is_thin=True,
     faults=FaultPlan(count=6, weights={**ALL_FAULTS, **MEMBER_FAULTS}),
 )
 
@@ -128,6 +136,7 @@ class ClusterRun:
         self.groups = SimGroups(self.simulation, self.history, self._routes) if profile.has_groups else None
         self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan(), self._member_faults())
         self.admin: ClusterAdmin | None = None
+        self.batches: SimBatches | None = None
         self.partitions = [TopicPartition(self.topic, index) for index in range(profile.partitions)]
         self.problems: list[str] = []
         self.error: Exception | None = None
@@ -197,6 +206,10 @@ class ClusterRun:
         await self._finish_clients()
         if self.groups is not None:
             await self.groups.finish(self._client("drain"), DRAINED_WITHIN_S)
+        if self.batches is not None:
+            self.batches.is_finishing = True
+            if not await self._until(self._batching.done, DRAINED_WITHIN_S):
+                self._problem(f"a batch could not be committed {DRAINED_WITHIN_S} s after the last fault")
         await self._check_in_sync()
         await self._check_history()
         self._check_tasks()
@@ -222,11 +235,12 @@ class ClusterRun:
         await driver.process.start(self._create_topic(driver, self.topic, len(self.partitions)))
         for where in self.partitions:
             self._start(IdempotentProducer, where, 0.3)
-            self._start(IdempotentProducer, where, 0.3)
             self._start(PlainProducer, where, 0.2, acks=ALL)
-            self._start(PlainProducer, where, 0.5, acks=1)
-            self._start(ClusterReader, where, 0.1)
             self._start(EndWatcher, where, 0.4)
+            if not self.profile.is_thin:
+                self._start(IdempotentProducer, where, 0.3)
+                self._start(PlainProducer, where, 0.5, acks=1)
+                self._start(ClusterReader, where, 0.2)
         if self.profile.has_admin:
             client = self._client("administrator")
             brokers = len(self.cluster.brokers)
@@ -237,6 +251,11 @@ class ClusterRun:
                 await driver.process.start(self._create_topic(driver, topic, GROUP_PARTITIONS))
             await driver.process.start(driver.look())
             self.groups.start(driver.topic_ids[INPUT])
+        if self.profile.has_batches:
+            await driver.process.start(self._create_topic(driver, SINK, SINK_PARTITIONS))
+            client = self._client("batches")
+            self.batches = SimBatches(lambda name: self._routes(client.process, name), "batches", self.history)
+            self._batching = client.process.start(self.batches.run())
 
     async def _create_topic(self, client: ClusterClient, name: str, partitions: int) -> None:
         while True:
@@ -335,6 +354,11 @@ class ClusterRun:
             everything.update(more)
             committed.update(more_committed)
             self.problems += self.groups.problems
+        if self.batches is not None:
+            for where in [TopicPartition(SINK, index) for index in range(SINK_PARTITIONS)]:
+                everything[where], committed[where] = await reader.process.start(self._read(reader, where))
+            shown = {where: {each.value for each in found} for where, found in committed.items()}
+            self.problems += self.batches.problems(shown)
         if self.admin is not None:
             await reader.process.start(self.admin.check(reader))
             self.problems += self.admin.problems
@@ -342,24 +366,27 @@ class ClusterRun:
         self.problems += self.knowledge.problems
 
     async def _read_all(self, client: ClusterClient) -> dict[TopicPartition, list[Stored]]:
-        found: dict[TopicPartition, list[Stored]] = {}
-        for where in self.partitions:
-            while where not in found:
-                try:
-                    async with asyncio.timeout(READ_WITHIN_S):
-                        leader = await client.leader(where)
-                        batches = await leader.read_all(where.topic, where.partition)
-                except (OSError, ApiError):
-                    client.look_again(where)
-                    await asyncio.sleep(0.1)
-                    continue
-                found[where] = [
-                    Stored(record.offset, record.value)
-                    for batch in batches
-                    if not batch.header.attributes & CONTROL
-                    for record in read_records(memoryview(batch.content))
-                ]
-        return found
+        return {where: (await self._read(client, where))[0] for where in self.partitions}
+
+    async def _read(self, client: ClusterClient, where: TopicPartition) -> tuple[list[Stored], list[Stored]]:
+        """Everything in a partition, and what is committed of it."""
+        while True:
+            try:
+                async with asyncio.timeout(READ_WITHIN_S):
+                    leader = await client.leader(where)
+                    batches = await leader.read_all(where.topic, where.partition)
+                    committed = await read_committed(leader, where.topic, where.partition)
+                break
+            except (OSError, ApiError):
+                client.look_again(where)
+                await asyncio.sleep(0.1)
+        everything = [
+            Stored(record.offset, record.value)
+            for batch in batches
+            if not batch.header.attributes & CONTROL
+            for record in read_records(memoryview(batch.content))
+        ]
+        return everything, [Stored(record.offset, record.value) for record in committed]
 
     def _problem(self, text: str) -> None:
         self.problems.append(text)

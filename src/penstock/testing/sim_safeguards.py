@@ -275,7 +275,7 @@ def _group_state_told_at_once() -> Sequence[Any]:
 
 # ── the profiles ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_QUICK = replace(RECORDS, brokers=3, has_admin=False)
+_QUICK = replace(RECORDS, brokers=3, partitions=1, has_admin=False, is_thin=True)
 
 
 def _with(profile: Profile, count: int = 8, pause_s_max: float = 2.0, **weights: int) -> Profile:

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
+from penstock.base.steps import ProducerEpoch
 from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Outcome
 from penstock.testing.sim_client import SimClient, batch_of
@@ -58,6 +59,7 @@ class SimTransactions:
         self.transactional_id = transactional_id
         self.is_new = is_new
         self.history = history
+        self.label = ""  # tells those apart that share an id
         self.instance = ""  # who we are since the last initialisation
         self._routes = routes
         self._world = routes.world
@@ -70,6 +72,11 @@ class SimTransactions:
         self.transaction: str | None = None
         self._added: set[TopicPartition] = set()
         self._is_ending = False
+
+    @property
+    def producer(self) -> ProducerEpoch:
+        """As the cluster knows us since the last initialisation."""
+        return ProducerEpoch(self._producer_id, self._epoch)
 
     # ── one transaction ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -187,7 +194,9 @@ class SimTransactions:
         answer = await self._ask(request, 5 if self.is_new else 4, lambda found: found.error_code)
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
-        self.instance = f"{self.transactional_id}#{self._world.clock.monotonic():.3f}/{next(self._instances)}"
+        self.instance = (
+            f"{self.transactional_id}{self.label}#{self._world.clock.monotonic():.3f}/{next(self._instances)}"
+        )
         self.history.initialised(self.transactional_id, self.instance)
 
     async def _add_partition(self, where: TopicPartition) -> None:
