@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import ApiError, Error
 from penstock.log.config import HOUR_MS, LogConfig
-from penstock.log.partition_log import PartitionLog
+from penstock.log.partition_log import FAILED_WRITES_MAX, PartitionLog
 from penstock.log.producers import ALL_STABLE
 from penstock.testing.log_machine import LogMachine, read_all
 from penstock.testing.sim_disk import SimDisk
@@ -396,6 +396,22 @@ def test_a_write_that_fails_changes_nothing(bench: Any, written_bytes: int, code
     assert bench.disk.file_size(f"{bench.folder}/{0:020d}.log") == log.size_bytes
     assert bench.append(log, epoch=2, **retry) == (1, 1, -1, False)
     assert [stored.base_offset for stored in read_all(log)] == [0, 1]
+
+
+@pytest.mark.parametrize(("code", "is_over"), [(errno.EIO, True), (errno.ENOSPC, False)])
+def test_a_disk_that_fails_again_and_again_is_not_waited_for(bench: Any, code: int, is_over: bool) -> None:
+    log = bench.open()
+    for _ in range(3):
+        bench.disk.fail_when(
+            lambda operation: operation.kind == "write", OSError(code, "no"), times=FAILED_WRITES_MAX - 1
+        )
+        for _ in range(FAILED_WRITES_MAX - 1):
+            assert refused(bench.append, log) is Error.KAFKA_STORAGE_ERROR
+        bench.append(log)
+    bench.disk.fail_when(lambda operation: operation.kind == "write", OSError(code, "no"), times=FAILED_WRITES_MAX)
+    for _ in range(FAILED_WRITES_MAX):
+        assert refused(bench.append, log) is Error.KAFKA_STORAGE_ERROR
+    assert (log.failure is not None) is is_over
 
 
 def test_a_file_that_cannot_be_put_back_ends_the_log(bench: Any) -> None:

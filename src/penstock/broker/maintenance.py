@@ -73,11 +73,15 @@ class Maintenance:
             await asyncio.sleep(period_s())
 
     async def check_disks(self) -> None:
-        """Refuse produces before a disk is full, and take them again when there is space."""
+        """Refuse produces before a disk is full, and take them again when there is space; give up one that fails."""
         partitions = self._broker.partitions
         reserve_bytes = self._broker.settings.integer("log.dirs.reserve.bytes")
         for directory in partitions.directories:
             if directory.offline is not None:
+                continue
+            failures = [log.failure for log in directory.logs.values() if log.failure is not None]
+            if failures:
+                partitions.directory_failed(directory, failures[0])
                 continue
             has_room = directory.has_room(reserve_bytes)
             if has_room is (directory.path in self._full):
@@ -135,7 +139,7 @@ class Maintenance:
         """Write down how far each log is synced and where it starts."""
         for directory in self._broker.partitions.directories:
             if directory.offline is None:
-                await self._broker.world.disk.run("sync", directory.write_offsets)
+                await self._write(directory, directory.write_offsets)
 
     async def checkpoint_high_watermarks(self) -> None:
         marks: dict[LogDirectory, dict[TopicPartition, int]] = {}
@@ -144,7 +148,16 @@ class Maintenance:
             marks.setdefault(directory, {})[partition.name] = partition.high_watermark
         for directory, high_watermarks in marks.items():
             if directory.offline is None:
-                await self._broker.world.disk.run("sync", partial(directory.write_high_watermarks, high_watermarks))
+                await self._write(directory, partial(directory.write_high_watermarks, high_watermarks))
+
+    async def _write(self, directory: LogDirectory, write: Callable[[], None]) -> None:
+        """A folder in which not even a small file can be written, for another reason than space, has failed."""
+        try:
+            await self._broker.world.disk.run("sync", write)
+        except NoSpaceError:
+            raise
+        except OSError as error:
+            self._broker.partitions.directory_failed(directory, str(error))
 
     async def scrub(self) -> None:
         """Check a little of what nobody has read since the start."""

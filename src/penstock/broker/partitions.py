@@ -434,7 +434,7 @@ class Partitions:
 
     def replica_failed(self, partition: Partition, reason: str) -> None:
         """The same for one replica alone."""
-        partition.log.fail(reason)
+        logger.error("%s is not served any more until a restart: %s", partition.name, reason)
         self._gone([partition])
 
     def _gone(self, partitions: list[Partition]) -> None:

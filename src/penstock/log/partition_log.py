@@ -37,6 +37,7 @@ from penstock.log.txn_index import AbortedTransaction, aborted_between
 from penstock.wire.batch import read_header
 from penstock.wire.control import ControlType, build_control_batch
 
+FAILED_WRITES_MAX = 5
 _BASE_OFFSET = attrgetter("base_offset")
 
 
@@ -46,6 +47,7 @@ class PartitionLog(LogEnd):
     __slots__ = (
         "_clock",
         "_disk",
+        "_failed_writes",
         "_failure",
         "_files",
         "_flushed_ms",
@@ -95,6 +97,7 @@ class PartitionLog(LogEnd):
         self._set_segments(loaded.segments)
         self.use_config(config)
         self._failure: str | None = None
+        self._failed_writes = (-1, 0)  # where, and how often one after the other
         self._generation = 0  # counts the cuts: what was begun before one does not count after it
         self._clock = clock
         self._flushed_ms = clock.wall_ms()
@@ -235,6 +238,7 @@ class PartitionLog(LogEnd):
             active.file.truncate(active.size_bytes)
         except OSError as second:
             self.fail(f"{path} cannot be put back after a failed write: {second}")
+        self._count_failure(error)
         raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot write {path}: {error}") from error
 
     # -- failing
@@ -248,6 +252,15 @@ class PartitionLog(LogEnd):
         """The disk cannot be trusted any more: refuse every append from now on."""
         self._active.be_unsure()
         self._failure = self._failure or reason
+
+    def _count_failure(self, error: OSError) -> None:
+        """Once may be nothing; a disk that has room and fails again and again is not waited for."""
+        if lacks_space(error):
+            return
+        offset, count = self._failed_writes
+        self._failed_writes = (self.end_offset, count + 1 if offset == self.end_offset else 1)
+        if self._failed_writes[1] >= FAILED_WRITES_MAX:
+            self.fail(f"{self.folder} cannot be written: {error}")
 
     # -- rolling
 
@@ -263,6 +276,7 @@ class PartitionLog(LogEnd):
             unsynced.append(write_snapshot(self._disk, self.folder, self.end_offset, self.producers))
             file = new.hold_file()
         except OSError as error:
+            self._count_failure(error)
             raise ApiError(Error.KAFKA_STORAGE_ERROR, f"cannot begin a segment in {self.folder}: {error}") from error
         if file.size():
             file.truncate(0)
