@@ -42,6 +42,7 @@ RETRY_S = 0.5
 FULL_S = 5.0  # between attempts while the other disk is full
 RETIRE_S = 1.0  # until the old files go: somebody may be reading them
 FAILURES_MAX = 10
+PREFERRED_MAX = 10_000
 LONGEST_HEX = "0" * 32
 
 
@@ -108,8 +109,8 @@ class ReplicaMoves:
         wanted = self._directory(path)
         partition = self._partitions.get(name)
         if partition is None:
-            self._partitions.preferred[name] = wanted
-            raise ApiError(Error.REPLICA_NOT_AVAILABLE, "there is no such replica here yet; it will be made there")
+            self._prefer(name, wanted)
+            raise ApiError(self._why_not_here(name), "there is no such replica here yet; it will be made there")
         if partition.is_gone:
             raise ApiError(Error.KAFKA_STORAGE_ERROR, "the log directory of the replica is offline")
         move = self._moves.get(name)
@@ -119,6 +120,17 @@ class ReplicaMoves:
         elif source is not wanted:
             self._moves[name] = _new(partition, source, wanted)
         self._news.set()
+
+    def _prefer(self, name: TopicPartition, wanted: LogDirectory) -> None:
+        preferred = self._partitions.preferred
+        if len(preferred) >= PREFERRED_MAX:
+            del preferred[next(iter(preferred))]
+        preferred[name] = wanted
+
+    def _why_not_here(self, name: TopicPartition) -> Error:
+        topic = self._view.topics.get(name.topic)
+        is_known = topic is not None and 0 <= name.partition < len(topic.partitions)
+        return Error.REPLICA_NOT_AVAILABLE if is_known else Error.UNKNOWN_TOPIC_OR_PARTITION
 
     def _directory(self, path: str) -> LogDirectory:
         for directory in self._partitions.directories:
