@@ -16,7 +16,6 @@ from aiokafka.errors import KafkaError
 from .client import (
     BEGINNING,
     DEADLINE_S,
-    DEFAULT_REPLICAS,
     END,
     MESSAGE_BYTES_MAX,
     Admin,
@@ -132,9 +131,7 @@ class AiokafkaAdmin(Admin):
         self._admin = admin
 
     def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, str] | None = None) -> None:
-        new = [
-            NewTopic(name, count, DEFAULT_REPLICAS, topic_configs=dict(configs or {})) for name, count in topics.items()
-        ]
+        new = [NewTopic(name, count, 1, topic_configs=dict(configs or {})) for name, count in topics.items()]
         answer = self._call(self._admin.create_topics(new, timeout_ms=DEADLINE_MS))
         _raise_first(row[1] for row in answer.topic_errors)
 

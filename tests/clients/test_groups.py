@@ -6,9 +6,10 @@ import pytest
 
 from penstock.base.identifiers import TopicPartition
 
-from .client import Message, Refused
+from .client import Admin, Message, Refused
 from .conftest import NewTopic
 from .group_client import COOPERATIVE, UNIFORM, GroupClient, MemberOptions, NobodyWatches
+from .new_topics import create_topics, grow_topic
 from .polling import PolledMember, joined, shares, take_from_all, wait_until
 
 pytestmark = pytest.mark.clients
@@ -183,23 +184,24 @@ def test_more_members_than_partitions(groups: GroupClient, new_group_topic: NewT
         assert sorted(map(len, parts)) == [0, 0, 1, 1]
 
 
-def test_new_partitions_are_given_to_members(groups: GroupClient, new_group_topic: NewTopic) -> None:
+def test_new_partitions_are_given_to_members(
+    groups: GroupClient, new_group_topic: NewTopic, group_admin: Admin
+) -> None:
     topic = new_group_topic(partitions=2)
     with joined(groups, options_for(topic), options_for(topic)) as members:
         shares(members, 2)
-        with groups.plain.admin() as admin:
-            admin.create_partitions(topic, 4)
+        grow_topic(group_admin, topic, 4)
         shares(members, 4)
         groups.plain.produce(topic, [Message(b"new", partition=3)])
         assert values(take_from_all(members, 1)) == [b"new"]
 
 
-def test_topics_that_match_a_pattern(groups: GroupClient, new_group_topic: NewTopic) -> None:
+def test_topics_that_match_a_pattern(groups: GroupClient, new_group_topic: NewTopic, group_admin: Admin) -> None:
     topic = new_group_topic(partitions=2)
     options = MemberOptions(f"group-of-{topic}", (), pattern=f"^{topic}.*", session_timeout_ms=QUIET_MS)
-    with joined(groups, options) as (member,), groups.plain.admin() as admin:
+    with joined(groups, options) as (member,):
         shares([member], 2)
-        admin.create_topics({f"{topic}-more": 3})
+        create_topics(group_admin, {f"{topic}-more": 3})
         shares([member], 5)
         groups.plain.produce(f"{topic}-more", [Message(b"new", partition=2)])
         assert values(member.take(1)) == [b"new"]
