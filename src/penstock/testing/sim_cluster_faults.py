@@ -38,6 +38,8 @@ class FaultPlan:
     count: int = 8
     pause_s_max: float = 3.0
     overlap_chance: float = 0.5
+    length: float = 1.0
+    """How long they last, compared with the usual."""
     weights: Mapping[str, int] = field(default_factory=dict)
     is_any_power_loss_allowed: bool = False
 
@@ -132,7 +134,8 @@ class ClusterFaults:
 
     def _long_s(self) -> float:
         """A while: mostly shorter, sometimes longer than a session lives."""
-        return self._chance.random() * (2.5 if self._chance.randrange(3) == 0 else 0.7) * self._session_s
+        sessions = 2.5 if self._chance.randrange(3) == 0 else 0.7
+        return self._chance.random() * sessions * self._session_s * self.plan.length
 
     @property
     def _session_s(self) -> float:

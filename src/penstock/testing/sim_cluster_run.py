@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
@@ -133,6 +133,7 @@ class ClusterRun:
         self.invariants = Invariants(self.cluster)
         self.history = ClientHistory(self.simulation.loop.time)
         self.knowledge = Knowledge(self.history, self.invariants.acknowledged)
+        self.knowledge.stale_s_max = 2 * self.cluster.session_timeout_ms / 1000
         self.groups = SimGroups(self.simulation, self.history, self._routes) if profile.has_groups else None
         self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan(), self._member_faults())
         self.admin: ClusterAdmin | None = None
@@ -163,9 +164,7 @@ class ClusterRun:
         }
 
     def _fault_plan(self) -> FaultPlan:
-        plan = self.profile.faults
-        is_safe = self.flush_mode == "always"
-        return FaultPlan(plan.count, plan.pause_s_max, plan.overlap_chance, plan.weights, is_safe)
+        return replace(self.profile.faults, is_any_power_loss_allowed=self.flush_mode == "always")
 
     def _member_faults(self) -> dict[str, Fault]:
         groups = self.groups

@@ -5,7 +5,8 @@
 - A `PlainProducer` sends each message once, with acks 0, 1 or all, and never again. With acks=all what is acknowledged
   must stay; with fewer it may be lost, but nobody who read it may see something else there.
 - A `ClusterReader` reads a partition from its beginning on, from the leader or from whom the leader names.
-- An `EndWatcher` asks where partitions end: never before what was known when it asked.
+- An `EndWatcher` asks where partitions end: never before what was known a while before it asked. (A leader that is cut
+  off from the coordination service goes on while its followers fetch from it, and a while longer.)
 
 All of them write what they are told into a `ClientHistory`.
 """
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
@@ -47,15 +50,22 @@ class Knowledge:
         self.history = history
         self.problems: list[str] = []
         self.operations = 0
+        self.stale_s_max = 0.0
+        """How long a leader may go on that was replaced without knowing it, as long as nothing is acknowledged."""
         self._on_acknowledged = on_acknowledged
-        self._ends: dict[TopicPartition, int] = {}
+        self._now = history.clock
+        self._ends: dict[TopicPartition, list[tuple[float, int]]] = {}
 
     def end_of(self, where: TopicPartition) -> int:
-        """The end of a partition is not before this."""
-        return self._ends.get(where, 0)
+        """Whoever is asked now must know that a partition does not end before this."""
+        known = self._ends.get(where, [])
+        at = bisect_right(known, self._now() - self.stale_s_max, key=itemgetter(0))
+        return known[at - 1][1] if at else 0
 
     def learned(self, where: TopicPartition, end_offset: int) -> None:
-        self._ends[where] = max(self.end_of(where), end_offset)
+        known = self._ends.setdefault(where, [(0.0, 0)])
+        if end_offset > known[-1][1]:
+            known.append((self._now(), end_offset))
 
     def acknowledged(self, where: TopicPartition, values: Sequence[bytes], base_offset: int) -> None:
         """Messages were acknowledged by everybody who matters."""

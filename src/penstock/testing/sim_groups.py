@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
-from penstock.base.errors import ApiError
+from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Random
 from penstock.testing.histories.client_history import ClientHistory
@@ -21,10 +21,15 @@ from penstock.testing.histories.facts import Stored
 from penstock.testing.histories.group_history import GroupHistory
 from penstock.testing.sim_committed import read_committed
 from penstock.testing.sim_members import Place, SimClassicMember, SimConsumerMember, SimMember
-from penstock.testing.sim_routes import Routes
+from penstock.testing.sim_routes import GROUP, MOVED, Routes
 from penstock.testing.sim_transactions import SimTransactions, Transforming, Unanswered
 from penstock.testing.sim_world import Process, Simulation
 from penstock.wire.batch import CONTROL
+from penstock.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestGroupTopic,
+)
 from penstock.wire.records import read_records
 
 PARTITIONS = 3
@@ -32,6 +37,7 @@ PRODUCERS = 2
 MEMBERS_MAX = 3
 INPUT, OUTPUT = "input", "output"
 LEFT_WITHIN_S = 60.0
+ASKED_WITHIN_S = 3.0
 
 #: The routes of a client of that name in a process.
 NewRoutes = Callable[[Process, str], Routes]
@@ -69,6 +75,41 @@ class Source:
             await asyncio.sleep(self._random.random() * 0.8)
 
 
+class OffsetWatcher:
+    """Asks, again and again, how far a group has committed: what was answered before must not be forgotten."""
+
+    def __init__(self, routes: Routes, group: str, history: GroupHistory) -> None:
+        self.is_finishing = False
+        self._routes = routes
+        self._group = group
+        self._history = history
+
+    async def run(self) -> None:
+        world = self._routes.world
+        while not self.is_finishing:
+            await asyncio.sleep(world.random.random())
+            try:
+                async with asyncio.timeout(ASKED_WITHIN_S):
+                    await self._ask(world.clock.monotonic())
+            except OSError:
+                self._routes.start_over()
+            except ApiError as error:
+                if error.error in MOVED:
+                    self._routes.start_over()
+
+    async def _ask(self, asked_s: float) -> None:
+        client = await self._routes.coordinator(self._group, GROUP)
+        topic = OffsetFetchRequestGroupTopic(name=INPUT, partition_indexes=list(range(PARTITIONS)))
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self._group, topics=[topic])])
+        answer = (await client.call(request, 9)).groups[0]
+        if answer.error_code:
+            raise ApiError(Error(answer.error_code))
+        for row in answer.topics[0].partitions:
+            if not row.error_code:
+                offset = None if row.committed_offset < 0 else row.committed_offset
+                self._history.saw_committed(TopicPartition(INPUT, row.partition_index), offset, asked_s)
+
+
 class _Running(NamedTuple):
     member: SimMember
     process: Process
@@ -89,6 +130,8 @@ class SimGroups:
         self._topic_id = UUID(int=0)
         self._sources: list[Source] = []
         self._producing: list[asyncio.Future[None]] = []
+        self._watchers: list[OffsetWatcher] = []
+        self._watching: list[asyncio.Future[None]] = []
         self._members: dict[str, _Running] = {}
         self._transforming: list[Transforming] = []
         self._numbers = 0
@@ -102,7 +145,11 @@ class SimGroups:
             is_new = bool(self._chance.randrange(2))
             self._sources.append(Source(self._new_routes(process, name), name, self.history, is_new=is_new))
             self._producing.append(process.start(self._sources[-1].run()))
-        for group in self.groups:
+        for group, history in self.groups.items():
+            name = f"watcher of {group}"
+            process = self._simulation.machine("sources").process(name)
+            self._watchers.append(OffsetWatcher(self._new_routes(process, name), group, history))
+            self._watching.append(process.start(self._watchers[-1].run()))
             self._join(group)
 
     # ── members come and go ──────────────────────────────────────────────────────────────────────────────────────
@@ -176,6 +223,10 @@ class SimGroups:
             running.member.is_leaving = True
             if not await self._until(running.done.done, LEFT_WITHIN_S):
                 self.problems.append(f"{name} could not leave")
+        for watcher in self._watchers:
+            watcher.is_finishing = True
+        if not await self._until(lambda: all(each.done() for each in self._watching), LEFT_WITHIN_S):
+            self.problems.append("the committed offsets cannot be asked for")
 
     async def _drain(self, reader: Routes, within_s: float) -> None:
         """Wait until every transaction has ended and both groups have read all of the input."""

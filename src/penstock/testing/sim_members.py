@@ -156,7 +156,8 @@ class SimMember(ABC):
             9,
         )
         error = Error(answer.topics[0].partitions[0].error_code)
-        self.history.committed(number, Outcome.DONE if error is Error.NONE else Outcome.REFUSED)
+        if error is Error.NONE or error.definite:  # otherwise it may be done still
+            self.history.committed(number, Outcome.DONE if error is Error.NONE else Outcome.REFUSED)
         self.check(error)
 
     async def _find_positions(self, client: SimClient) -> None:

@@ -278,11 +278,11 @@ def _group_state_told_at_once() -> Sequence[Any]:
 _QUICK = replace(RECORDS, brokers=3, partitions=1, has_admin=False, is_thin=True)
 
 
-def _with(profile: Profile, count: int = 8, pause_s_max: float = 2.0, **weights: int) -> Profile:
-    return replace(profile, faults=FaultPlan(count, pause_s_max, 0.6, weights))
+def _with(profile: Profile, count: int = 8, pause_s_max: float = 2.0, length: float = 1.0, **weights: int) -> Profile:
+    return replace(profile, faults=FaultPlan(count, pause_s_max, 0.6, length, weights))
 
 
-_LEADERS_MOVE = _with(_QUICK, kill=2, pause=2, cut_pair=2, uneven_links=3, move_leaders=6, cut_off=2)
+_LEADERS_MOVE = _with(_QUICK, 10, kill=2, cut_pair=1, uneven_links=3, move_leaders=4, cut_and_move=6, cut_off=1)
 _BROKERS_RETURN = _with(_QUICK, kill=4, kill_many=2, pause=2, uneven_links=2, cut_off=2, lose_session=2)
 _POWER = replace(
     _with(_QUICK, lose_power=5, kill=2, kill_many=2, uneven_links=1, pause=1), flush_mode="os", partitions=2
@@ -302,7 +302,7 @@ SAFEGUARDS = (
     Safeguard("broker epochs", _no_broker_epoch, _POWER),
     Safeguard("controller epoch", _no_controller_epoch, _with(_QUICK, take_role_away=4, kill=2, pause=1)),
     Safeguard("notice in the multi", _notice_apart, _with(_QUICK, kill=6, slow_network=3, take_role_away=1)),
-    Safeguard("lease", _no_lease, _with(_QUICK, isolate=3, cut_off=4, pause=3)),
+    Safeguard("lease", _no_lease, _with(_QUICK, length=2.0, isolate=3, cut_off=4)),
     Safeguard("five batches of each producer", _one_batch_remembered, _LEADERS_MOVE),
     Safeguard("producers known to followers", _producers_of_followers_unknown, _LEADERS_MOVE),
     Safeguard("verification of transactions", _no_verification, GROUPS),

@@ -45,7 +45,7 @@ class ClientHistory:
     """See the head of this file."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._changed = Condition()
         self._sent: dict[bytes, Sent] = {}
         self._transactions: dict[str, Transaction] = {}
@@ -80,14 +80,14 @@ class ClientHistory:
         with self._changed:
             if value in self._sent:
                 raise ValueError(f"message {number} of {producer} was sent before")
-            self._sent[value] = Sent(producer, number, where, value, self._clock(), transaction)
+            self._sent[value] = Sent(producer, number, where, value, self.clock(), transaction)
         return value
 
     def acked(self, value: bytes, offset: int) -> None:
         """The producer was told that a message is there; -1 if it was not told where."""
         with self._changed:
             one = self._sent[value]
-            one.offset, one.acked_s = offset, self._clock()
+            one.offset, one.acked_s = offset, self.clock()
             self._acknowledged += 1
             self._changed.notify_all()
 
@@ -102,25 +102,25 @@ class ClientHistory:
     def initialised(self, transactional_id: str, producer: str) -> None:
         """A producer has got its id and epoch: all others with this transactional id are fenced."""
         with self._changed:
-            self._instances.append(Instance(transactional_id, producer, self._clock()))
+            self._instances.append(Instance(transactional_id, producer, self.clock()))
 
     def beginning(self, transaction: str, producer: str) -> None:
         """A producer begins a transaction; the name is for this history only."""
         with self._changed:
             assert transaction not in self._transactions, f"{transaction} began before"
-            self._transactions[transaction] = Transaction(transaction, producer, self._clock())
+            self._transactions[transaction] = Transaction(transaction, producer, self.clock())
 
     def ending(self, transaction: str, *, is_commit: bool) -> None:
         """A producer is about to ask for the end of a transaction."""
         with self._changed:
             one = self._transactions[transaction]
-            one.ending_s, one.is_commit = self._clock(), is_commit
+            one.ending_s, one.is_commit = self.clock(), is_commit
 
     def ended(self, transaction: str, outcome: Outcome = Outcome.DONE) -> None:
         """What a producer was told about the end it asked for."""
         with self._changed:
             one = self._transactions[transaction]
-            one.ended_s, one.outcome = NEVER_S if outcome is Outcome.UNKNOWN else self._clock(), outcome
+            one.ended_s, one.outcome = NEVER_S if outcome is Outcome.UNKNOWN else self.clock(), outcome
 
     # Readers
 
@@ -129,20 +129,20 @@ class ClientHistory:
     ) -> Stretch:
         """A consumer begins to read a partition: at an offset, or somewhere."""
         with self._changed:
-            self._stretches.append(Stretch(consumer, where, committed_only, self._clock(), start))
+            self._stretches.append(Stretch(consumer, where, committed_only, self.clock(), start))
             return self._stretches[-1]
 
     def saw(self, stretch: Stretch, offset: int, value: bytes | None) -> None:
         """A consumer was given a message."""
         with self._changed:
-            stretch.seen.append(Seen(offset, value, self._clock()))
+            stretch.seen.append(Seen(offset, value, self.clock()))
             self._changed.notify_all()
 
     def group(self, name: str, *, committed_only: bool = False, is_reset_to_earliest: bool = True) -> GroupHistory:
         """What members of a group do; `committed_only` if they read with read_committed."""
         one = GroupHistory(
             name,
-            self._clock,
+            self.clock,
             self._changed,
             self._interruptions_s,
             committed_only=committed_only,
@@ -155,7 +155,7 @@ class ClientHistory:
     def interrupted(self) -> None:
         """A broker is about to be killed, or its connections cut: whoever is waiting for an answer now gets another."""
         with self._changed:
-            self._interruptions_s.append(self._clock())
+            self._interruptions_s.append(self.clock())
 
     # The verdict
 
