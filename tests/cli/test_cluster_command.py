@@ -188,6 +188,7 @@ def test_a_cluster_that_is_well(on_broker: Command, new_topic: Command, ids: lis
     text = on_broker("cluster", "status").lines
     assert text[0].startswith(f"cluster {document['cluster_id']}: healthy, 3 brokers, controller ")
     assert text[7].split("\t") == ["4", "0", "0", "0", "0", "0"]
+    assert on_broker("config", "list").code == 0, "each broker is asked for its own settings"
 
 
 def test_how_far_copies_reach(on_broker: Command, new_topic: Command, ids: list[int]) -> None:

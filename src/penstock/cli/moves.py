@@ -30,6 +30,7 @@ from penstock.cli.throttles import remove_throttle, set_throttle
 POLL_S = 0.5
 LINE_EVERY_S = 5.0
 SILENCE_MAX_S = 60.0
+NEWS_MAX_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,35 +131,60 @@ def wait_for(connection: Connection, moves: Assignment, *, removes_throttle: boo
     if removes_throttle:
         with Cluster(connection) as cluster:
             remove_throttle(cluster, survey, by_topic(moves))
-    changed = [place for place, replicas in moves.items() if _is_elsewhere(survey, place, replicas)]
-    if changed:
+    if changed := _elsewhere(survey, moves):
         raise Failure(f"somebody has taken back or changed the move of {places_text(changed)}")
     print_line(f"moved {places_text(moves) if len(moves) <= 10 else f'{len(moves)} partitions'}")
 
 
-def _is_elsewhere(survey: Survey, place: Place, replicas: object) -> bool:
-    """A topic that was deleted meanwhile is no failure."""
-    return place in survey.partitions and target_now(survey, place) != replicas
+def _elsewhere(survey: Survey, moves: Assignment) -> list[Place]:
+    """Those that do not have, and will not have, these replicas. A topic that was deleted meanwhile is no failure."""
+    return [
+        place
+        for place, replicas in moves.items()
+        if place in survey.partitions and target_now(survey, place) != tuple(replicas)
+    ]
 
 
 def _watch_moves(connection: Connection, moves: Assignment) -> Survey:
-    """Looks until none of them is under way; the last look."""
+    """Looks until none of them is under way; the last look.
+
+    Whoever is asked may not know of the move yet, or not of its end. So partitions that are neither on their way nor
+    there are looked at for some seconds more.
+    """
     shown = _Shown(moves)
-    silent_since: float | None = None
+    silent, astray = _Patience(SILENCE_MAX_S), _Patience(NEWS_MAX_S)
     with shown.progress:
         while True:
             try:
                 survey = take_survey(connection)
             except Failure:
-                silent_since = silent_since or time.monotonic()
-                if time.monotonic() - silent_since > SILENCE_MAX_S:
+                if silent.is_over():
                     raise
             else:
-                silent_since = None
+                silent.renew()
                 shown.update(survey)
-                if not any(place in survey.reassignments for place in moves):
+                if any(place in survey.reassignments for place in moves):
+                    astray.renew()
+                elif not _elsewhere(survey, moves) or astray.is_over():
                     return survey
             time.sleep(POLL_S)
+
+
+class _Patience:
+    """How long something may last."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until_s: float | None = None
+
+    def renew(self) -> None:
+        self._until_s = None
+
+    def is_over(self) -> bool:
+        """Has it lasted for too long since the first time this was asked?"""
+        now_s = time.monotonic()
+        self._until_s = self._until_s or now_s + self._seconds
+        return now_s > self._until_s
 
 
 class _Shown:
@@ -166,6 +192,7 @@ class _Shown:
 
     def __init__(self, moves: Mapping[Place, object]) -> None:
         self._moves = moves
+        self._copied_bytes: dict[Place, int] = {}
         self._wanted_bytes: dict[Place, int] = {}
         self._next_line_s = time.monotonic() + LINE_EVERY_S
         console = Console(stderr=True, highlight=False)
@@ -175,11 +202,13 @@ class _Shown:
 
     def update(self, survey: Survey) -> None:
         left = [place for place in self._moves if place in survey.reassignments]
-        there = 0
         for place in left:
-            copied, self._wanted_bytes[place] = progress_of(survey, place, survey.reassignments[place])
-            there += copied
-        there += sum(wanted for place, wanted in self._wanted_bytes.items() if place not in left)
+            copied, wanted = progress_of(survey, place, survey.reassignments[place])
+            if wanted:  # otherwise its leader has just changed, and nobody could say
+                self._copied_bytes[place], self._wanted_bytes[place] = copied, wanted
+        there = sum(
+            (self._copied_bytes if place in left else self._wanted_bytes)[place] for place in self._wanted_bytes
+        )
         wanted = sum(self._wanted_bytes.values())
         done = len(self._moves) - len(left)
         text = f"{done} of {len(self._moves)} partitions, {progress_text(there, wanted)}{_trouble(survey, left)}"
