@@ -165,6 +165,16 @@ def test_what_is_too_large_for_one_write_is_refused_with_advice() -> None:
     assert raised.value.error is Error.POLICY_VIOLATION
 
 
+def test_a_decision_without_anything_to_write_is_not_written() -> None:
+    nothing = set_configs("brokers", "1", {}, None)
+    assert nothing.operations == ()
+    assert fenced_writes(STATE, [nothing]) == []
+    plan = create_topic(STATE, new(), TOPIC_ID, DEFAULTS, accept)
+    (write,) = fenced_writes(STATE, [nothing, plan, nothing])
+    assert write.plans == (plan,)
+
+
+
 def test_many_plans_become_few_writes_that_build_on_each_other() -> None:
     requests = [new(f"t{number}", partition_count=300) for number in range(33)]
     plans = create_topics(STATE, requests, [UUID(int=n + 1) for n in range(33)], TopicDefaults(1, 3), accept)

@@ -92,7 +92,7 @@ def fenced_writes(state: ClusterState, plans: Sequence[Plan]) -> list[FencedWrit
     """The plans as few multis, to be performed in order; each relies on the success of the one before."""
     writes: list[FencedWrite] = []
     changes, changes_version = state.changes, state.changes_version
-    for group in _groups(plans):
+    for group in _groups([plan for plan in plans if plan.operations]):
         before, changes = changes_version, changes.with_notice(_merged(group))
         changes_version = before + 1
         operations = (
