@@ -33,10 +33,14 @@ def test_a_healthy_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_an_empty_cluster_without_a_controller() -> None:
+def test_an_empty_cluster_without_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
     empty = survey({})
     empty.controller_id = None
-    assert headline(judge(empty)) == "cluster c: healthy, 3 brokers, no controller, 0 partitions in 0 topics"
+    empty.remarks = ["not known"]
+    health = judge(empty)
+    assert headline(health) == "cluster c: degraded, 3 brokers, no controller, 0 partitions in 0 topics"
+    assert shown(health, capsys)[-1] == "not known"
+    assert health_document(health)["remarks"] == ["not known"]
 
 
 def test_no_leader_is_offline(capsys: pytest.CaptureFixture[str]) -> None:

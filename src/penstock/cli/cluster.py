@@ -121,9 +121,15 @@ class Cluster:
         """The answer of every broker."""
         return [(broker, ask(self.on(broker))) for broker in self.brokers()]
 
-    def ask_controller(self, ask: Callable[[DirectClient], Result], code_of: Callable[[Result], int]) -> Result:
+    def ask_controller(
+        self,
+        ask: Callable[[DirectClient], Result],
+        code_of: Callable[[Result], int],
+        *,
+        patience_s: float = ANSWER_TIMEOUT_S,
+    ) -> Result:
         """The controller's answer, through whichever broker; asks again while there is no controller."""
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline = time.monotonic() + patience_s
         while True:
             answer = ask(self._first)
             if code_of(answer) not in NO_CONTROLLER_NOW or time.monotonic() > deadline:

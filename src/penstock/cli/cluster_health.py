@@ -2,8 +2,8 @@
 
 | state | meaning |
 |---|---|
-| healthy | every partition has a leader and all its copies are in sync; every broker answers |
-| degraded | everything is served, but something is missing: a copy is behind, a broker or one of its disks is gone |
+| healthy | every partition has a leader and all its copies in sync; there is a controller, every broker answers |
+| degraded | everything is served, but something is missing: a copy, a broker, one of its disks, the controller |
 | offline | some partition has no leader: it can be neither read nor written |
 
 While a partition is being moved the copies that are only coming do not count as missing. That another broker than the
@@ -100,7 +100,12 @@ def judge(survey: Survey) -> Health:
         for place, partition in partitions
         if len(partition.isr) < min(survey.min_isr.get(place[0], 1), len(_wanted(survey, place, partition)))
     ]
-    is_degraded = under_replicated or any(_is_missed(broker) for broker in brokers)
+    is_degraded = bool(
+        under_replicated
+        or survey.controller_id is None
+        or survey.remarks
+        or any(_is_missed(broker) for broker in brokers)
+    )
     state = State.OFFLINE if offline else State.DEGRADED if is_degraded else State.HEALTHY
     return Health(
         survey=survey,
@@ -222,6 +227,7 @@ def health_document(health: Health) -> dict[str, Any]:
             for each in health.behind
         ],
         "reassignments": reassignments_document(survey),
+        "remarks": survey.remarks,
     }
 
 

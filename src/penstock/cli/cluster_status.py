@@ -98,9 +98,8 @@ def _counts(health: Health) -> Rows:
 
 
 def _problems(health: Health) -> list[str | Rows]:
-    lines: list[str | Rows] = [
-        f"broker {each.broker.id}: {each.broker.silence}" for each in health.brokers if each.broker.silence
-    ]
+    lines: list[str | Rows] = [*health.survey.remarks]
+    lines += [f"broker {each.broker.id}: {each.broker.silence}" for each in health.brokers if each.broker.silence]
     lines += [
         f"broker {each.broker.id}: {folder.path}: {folder.problem}"
         for each in health.brokers

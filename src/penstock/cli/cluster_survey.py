@@ -76,12 +76,18 @@ class Survey:
     partitions: dict[Place, Partition]
     min_isr: dict[str, int]
     reassignments: dict[Place, Reassignment]
+    remarks: list[str] = field(default_factory=list)  # what could not be found out
 
 
-def take_survey(connection: Connection) -> Survey:
-    """Looks at the cluster behind a connection; fails only if no broker answers at all."""
+def take_survey(connection: Connection, *, must_be_whole: bool = False) -> Survey:
+    """Looks at the cluster behind a connection; fails only if no broker answers at all.
+
+    What could not be found out is in the remarks; it is a failure as well if the survey must be whole.
+    """
     with Cluster(connection, SURVEY_TIMEOUT_S) as cluster:
         survey = _overview(cluster)
+    if must_be_whole and survey.remarks:
+        raise Failure(survey.remarks[0])
     connection.also_try([(address.host, address.port) for _, address in _present(survey)])
     _ask_brokers(survey)
     return survey
@@ -103,14 +109,26 @@ def _overview(cluster: Cluster) -> Survey:
     for partition in partitions.values():
         for broker_id in partition.replicas:
             brokers.setdefault(broker_id, Broker(broker_id, None))
-    return Survey(
+    survey = Survey(
         cluster_id=known.cluster_id,
         controller_id=known.controller_id if known.controller_id >= 0 else None,
         brokers=dict(sorted(brokers.items())),
         partitions=partitions,
         min_isr=_min_isr(cluster.anyone, list(by_topic(partitions))),
-        reassignments=list_reassignments(cluster) if k46.API.key in cluster.anyone.versions else {},
+        reassignments={},
     )
+    _add_reassignments(cluster, survey)
+    return survey
+
+
+def _add_reassignments(cluster: Cluster, survey: Survey) -> None:
+    """Only the controller knows them: without one the rest is shown all the same. (No more is asked of this broker.)"""
+    if k46.API.key not in cluster.anyone.versions:
+        return
+    try:
+        survey.reassignments = list_reassignments(cluster, patience_s=SURVEY_TIMEOUT_S)
+    except Failure as failure:
+        survey.remarks.append(f"what is being moved is not known: {failure.message}")
 
 
 def partitions_in(metadata: k03.MetadataResponse) -> dict[Place, Partition]:

@@ -76,7 +76,7 @@ def reassign(
     if not is_clear or (listing and cancel) or (partition is not None and topic is None):
         raise usage("what? pass --topic, --partition and --replicas, or --file; or --list, --cancel or --wait")
     connection = Connection(bootstrap, client_config, client_settings)
-    survey = take_survey(connection)
+    survey = take_survey(connection, must_be_whole=True)
     if given is not None:
         carry_out(connection, survey, given, MoveOptions(dry_run, wait, rate_bytes, as_json))
         return
@@ -148,7 +148,7 @@ def _cancel(connection: Connection, chosen: list[Place], dry_run: bool, yes: boo
         for place in left:
             if place in refused:
                 raise Failure(f"{place_text(place)}: {refused[place][1]}")
-    survey = take_survey(connection)
+    survey = take_survey(connection, must_be_whole=True)
     with Cluster(connection) as cluster:
         remove_throttle(cluster, survey, by_topic(chosen))
     print_line(f"took back the moves of {shown}")
@@ -161,7 +161,7 @@ def _wait_for_all(connection: Connection, survey: Survey, chosen: list[Place], r
             set_throttle(cluster, survey, moves, rate_bytes)
     if moves:
         wait_for(connection, moves, removes_throttle=False)
-    survey = take_survey(connection)
+    survey = take_survey(connection, must_be_whole=True)
     with Cluster(connection) as cluster:
         were_limited = remove_throttle(cluster, survey, {place[0] for place in survey.partitions})
     if were_limited:
@@ -187,7 +187,7 @@ def rebalance(
     """Spread copies evenly over all brokers, after one was added; as few as possible move."""
     rate_bytes = None if throttle is None else parse_bytes(throttle, "--throttle")
     connection = Connection(bootstrap, client_config, client_settings)
-    survey = take_survey(connection)
+    survey = take_survey(connection, must_be_whole=True)
     plan = spread_plan(survey, topics)
     carry_out(connection, survey, plan, MoveOptions(dry_run, wait, rate_bytes, as_json, yes, "Spread the copies:"))
 
@@ -206,7 +206,7 @@ def decommission(
     """Move everything away from a broker, running or gone, so that it can be removed."""
     rate_bytes = None if throttle is None else parse_bytes(throttle, "--throttle")
     connection = Connection(bootstrap, client_config, client_settings)
-    survey = take_survey(connection)
+    survey = take_survey(connection, must_be_whole=True)
     plan = emptying_plan(survey, broker)
     holds = any(broker in partition.replicas for partition in survey.partitions.values())
     if holds:

@@ -156,7 +156,7 @@ def _watch_moves(connection: Connection, moves: Assignment) -> Survey:
     with shown.progress:
         while True:
             try:
-                survey = take_survey(connection)
+                survey = take_survey(connection, must_be_whole=True)
             except Failure:
                 if silent.is_over():
                     raise

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.base.errors import Error
 from penstock.cli.cluster import Cluster
+from penstock.cli.connection import ANSWER_TIMEOUT_S
 from penstock.cli.direct import check_error, error_text
 from penstock.cli.failure import Failure, usage
 from penstock.cli.places import Place, by_topic, place_text
@@ -47,8 +48,10 @@ class Reassignment:
         return tuple(broker_id for broker_id in self.replicas if broker_id not in self.adding)
 
 
-def list_reassignments(cluster: Cluster, places: Iterable[Place] | None = None) -> dict[Place, Reassignment]:
-    """The reassignments that are under way, of some partitions or of all."""
+def list_reassignments(
+    cluster: Cluster, places: Iterable[Place] | None = None, *, patience_s: float = ANSWER_TIMEOUT_S
+) -> dict[Place, Reassignment]:
+    """The reassignments that are under way, of some partitions or of all. `patience_s` is for finding a controller."""
     wanted = None
     if places is not None:
         wanted = [
@@ -59,6 +62,7 @@ def list_reassignments(cluster: Cluster, places: Iterable[Place] | None = None) 
     answer = cluster.ask_controller(
         lambda client: client.ask(k46.API.key, request, k46.ListPartitionReassignmentsResponse),
         lambda answer: answer.error_code,
+        patience_s=patience_s,
     )
     check_error(answer.error_code, answer.error_message, "the reassignments")
     return {

@@ -214,7 +214,7 @@ def alter_topic(
     if changes:
         alter(connection, admin, ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes))
     if replication_factor is not None:
-        survey = take_survey(connection)
+        survey = take_survey(connection, must_be_whole=True)
         carry_out(connection, survey, factor_plan(survey, name, replication_factor), MoveOptions(shows_plan=False))
     print_line(f"altered topic {name}")
 
