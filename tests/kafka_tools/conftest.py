@@ -34,6 +34,7 @@ PACKAGES = {
     "ConfigCommand": "kafka.admin",
     "ConsoleConsumer": "org.apache.kafka.tools.consumer",
     "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
+    "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
 }
 
 
