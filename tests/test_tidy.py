@@ -30,11 +30,6 @@ ROOTS = {
     "penstock.cli.serve_cluster",
     "penstock.cli.serve_keeper",
     "penstock.cli.watch",
-    # decisions of the cluster that the shell does not ask for yet
-    "penstock.controller.isr",
-    "penstock.controller.leader_balance",
-    "penstock.controller.reassignments",
-    "penstock.replication.follower",
     "penstock.testing.pytest_plugin",
     "penstock.wire.messages.consumer_protocol",
     "penstock.wire.messages.offsets_topic_records",
