@@ -22,7 +22,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.testing.sim_cluster import SimCluster, SimClusterBroker
 from penstock.testing.sim_cluster_admin import elect_preferred, reassign
 from penstock.testing.sim_cluster_client import ClusterClient
-from penstock.testing.sim_invariants import Invariants
+from penstock.testing.sim_invariants import Invariants, PartitionFacts
 from penstock.zookeeper.operations import Delete, Write
 from penstock.zookeeper.znodes import ControllerNode
 
@@ -392,10 +392,9 @@ class ClusterFaults:
 
     async def move_leaders(self) -> None:
         """An operator has another replica lead, a few times in a row."""
-        known = [facts for facts in self.invariants.facts.values() if facts.state is not None]
-        if not known:
+        facts = self._some_partition(isr_min=2)
+        if facts is None:
             return
-        facts = known[self._chance.randrange(len(known))]
         for _ in range(1 + self._chance.randrange(4)):
             state = facts.state
             if state is None:
@@ -406,14 +405,11 @@ class ClusterFaults:
 
     async def cut_and_move(self) -> None:
         """What is on its way between a leader and another broker is held up while others lead, and comes late."""
-        known = [facts for facts in self.invariants.facts.values() if facts.state is not None]
-        if not known:
+        facts = self._some_partition(isr_min=2)
+        if facts is None or facts.state is None:
             return
-        facts = known[self._chance.randrange(len(known))]
         state = facts.state
-        others = [each for each in self.cluster.brokers if state is not None and each.broker_id != state.leader]
-        if state is None or state.leader < 0 or len(state.isr) < 2:
-            return
+        others = [each for each in self.cluster.brokers if each.broker_id != state.leader]
         ends = [self.cluster.broker(state.leader), others[self._chance.randrange(len(others))]]
         if self._chance.randrange(2):
             ends.reverse()
@@ -430,6 +426,62 @@ class ClusterFaults:
             await self._rest(0.8)
         self._links.heal(source, target)
         self.invariants.tell(f"from {source} to {target}: mended", facts.name)
+
+    async def late_fetch(self) -> None:
+        """A follower's fetch is still on its way when the leader has lost its role and got it back.
+
+        Meanwhile the follower has cut its log to that of the leader in between, who had received less.
+        """
+        facts = self._some_partition(isr_min=3)
+        if facts is None or facts.state is None:
+            return
+        leader, state = facts.state.leader, facts.state
+        slow, behind = self._two_others(facts)
+        names = {broker.broker_id: broker.machine.name for broker in self.cluster.brokers}
+        self.invariants.tell(f"{slow} asks slowly, and {behind} hears slowly", facts.name)
+        self._links.set_delay(names[slow], names[leader], 0.5, 0.7)
+        self._links.set_delay(names[leader], names[behind], 0.2, 0.4)
+        await asyncio.sleep(1.0 + self._chance.random())
+        for first in (behind, leader):
+            await self._lead_by(facts.name, [first, *(each for each in state.replicas if each != first)])
+            await self._rest(0.1)
+        await asyncio.sleep(1.0)
+        self._links.set_delay(names[slow], names[leader], *CALM_DELAY_S)
+        self._links.set_delay(names[leader], names[behind], *CALM_DELAY_S)
+
+    async def late_marker(self) -> None:
+        """Markers of transactions are still on their way when another broker is their coordinator, and writes them."""
+        facts = self._some_partition(isr_min=2, topic="__transaction_state")
+        if facts is None or facts.state is None:
+            return
+        state = facts.state
+        brokers = [each for each in self.cluster.brokers if each.broker_id != state.leader]
+        target = brokers[self._chance.randrange(len(brokers))].machine.name
+        source = self.cluster.broker(state.leader).machine.name
+        self.invariants.tell(f"from {source} to {target} it takes long", facts.name)
+        self._links.set_delay(source, target, 0.8, 1.5)
+        await asyncio.sleep(0.5 + self._chance.random())
+        first = next(each for each in state.isr if each != state.leader)
+        await self._lead_by(facts.name, [first, *(each for each in state.replicas if each != first)])
+        await asyncio.sleep(1.5)
+        self._links.set_delay(source, target, *CALM_DELAY_S)
+
+    def _some_partition(self, isr_min: int, topic: str | None = None) -> PartitionFacts | None:
+        """One with a leader and so many replicas in sync."""
+        known = [
+            facts
+            for facts in self.invariants.facts.values()
+            if topic in (None, facts.name.topic)
+            and facts.state is not None
+            and facts.state.leader in facts.state.isr
+            and len(facts.state.isr) >= isr_min
+        ]
+        return known[self._chance.randrange(len(known))] if known else None
+
+    def _two_others(self, facts: PartitionFacts) -> list[int]:
+        assert facts.state is not None
+        others = [each for each in facts.state.isr if each != facts.state.leader]
+        return [others.pop(self._chance.randrange(len(others))) for _ in range(2)]
 
     async def _lead_by(self, where: TopicPartition, replicas: list[int]) -> None:
         self.invariants.tell(f"{replicas[0]} is to lead, by order", where)
@@ -462,6 +514,8 @@ ALL_FAULTS: Mapping[str, int] = {
     "uneven_links": 2,
     "move_leaders": 2,
     "cut_and_move": 2,
+    "late_fetch": 1,
+    "late_marker": 1,
     "cut_clients": 1,
     "take_role_away": 1,
     "reset_connections": 1,

@@ -58,8 +58,8 @@ GROUP_SETTINGS = {
 class Source:
     """A transactional producer of input, until it is told to finish."""
 
-    def __init__(self, routes: Routes, name: str, history: ClientHistory, *, is_new: bool) -> None:
-        self.transactions = SimTransactions(routes, name, history, is_new=is_new)
+    def __init__(self, routes: Routes, name: str, history: ClientHistory, *, is_new: bool, is_patient: bool) -> None:
+        self.transactions = SimTransactions(routes, name, history, is_new=is_new, is_patient=is_patient)
         self.is_finishing = False
         self._random = routes.world.random
 
@@ -142,8 +142,9 @@ class SimGroups:
         for number in range(PRODUCERS):
             name = f"source-{number}"
             process = self._simulation.machine("sources").process(name)
-            is_new = bool(self._chance.randrange(2))
-            self._sources.append(Source(self._new_routes(process, name), name, self.history, is_new=is_new))
+            is_new, is_patient = bool(self._chance.randrange(2)), bool(self._chance.randrange(2))
+            routes = self._new_routes(process, name)
+            self._sources.append(Source(routes, name, self.history, is_new=is_new, is_patient=is_patient))
             self._producing.append(process.start(self._sources[-1].run()))
         for group, history in self.groups.items():
             name = f"watcher of {group}"

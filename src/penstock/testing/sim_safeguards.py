@@ -283,6 +283,7 @@ def _with(profile: Profile, count: int = 8, pause_s_max: float = 2.0, length: fl
 
 
 _LEADERS_MOVE = _with(_QUICK, 10, kill=2, cut_pair=1, uneven_links=3, move_leaders=4, cut_and_move=6, cut_off=1)
+_LATE_FETCHES = replace(_with(_QUICK, 6, 1.0, late_fetch=1), lag_time_ms=20_000)
 _BROKERS_RETURN = _with(_QUICK, kill=4, kill_many=2, pause=2, uneven_links=2, cut_off=2, lose_session=2)
 _POWER = replace(
     _with(_QUICK, lose_power=5, kill=2, kill_many=2, uneven_links=1, pause=1), flush_mode="os", partitions=2
@@ -290,8 +291,8 @@ _POWER = replace(
 
 SAFEGUARDS = (
     Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE),
-    Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LEADERS_MOVE),
-    Safeguard("high watermark by fetches of this epoch", _fetches_of_an_old_epoch_count, _LEADERS_MOVE),
+    Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LATE_FETCHES),
+    Safeguard("high watermark by fetches of this epoch", _fetches_of_an_old_epoch_count, _LATE_FETCHES),
     Safeguard("ISR join at the high watermark", _joins_without_high_watermark, _BROKERS_RETURN),
     Safeguard("ISR join at this epoch's start", _joins_without_epoch_start, _BROKERS_RETURN),
     Safeguard("maximal ISR", _no_maximal_isr, _BROKERS_RETURN),
@@ -305,7 +306,7 @@ SAFEGUARDS = (
     Safeguard("lease", _no_lease, _with(_QUICK, length=2.0, isolate=3, cut_off=4)),
     Safeguard("five batches of each producer", _one_batch_remembered, _LEADERS_MOVE),
     Safeguard("producers known to followers", _producers_of_followers_unknown, _LEADERS_MOVE),
-    Safeguard("verification of transactions", _no_verification, GROUPS),
-    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, GROUPS),
+    Safeguard("verification of transactions", _no_verification, _with(GROUPS, cut_clients=1)),
+    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _with(GROUPS, late_marker=1)),
     Safeguard("group state told when replicated", _group_state_told_at_once, GROUPS),
 )

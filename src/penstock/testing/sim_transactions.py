@@ -37,6 +37,7 @@ from penstock.wire.records import Record
 TRANSACTION_TIMEOUT_MS = 10_000
 ANSWER_WITHIN_S = 5.0
 ATTEMPTS_MAX = 6
+IMPATIENT_S = 1.0
 _WAITS = (Error.CONCURRENT_TRANSACTIONS, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR)
 
 
@@ -55,6 +56,7 @@ class SimTransactions:
         *,
         is_new: bool,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        is_patient: bool = True,
     ) -> None:
         self.transactional_id = transactional_id
         self.is_new = is_new
@@ -64,6 +66,8 @@ class SimTransactions:
         self._routes = routes
         self._world = routes.world
         self._timeout_ms = timeout_ms
+        self._attempts_max = ATTEMPTS_MAX if is_patient else 2
+        self._answer_within_s = ANSWER_WITHIN_S if is_patient else IMPATIENT_S
         self._producer_id = self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
         self._instances = count()
@@ -225,9 +229,9 @@ class SimTransactions:
 
         Without a route it goes to the coordinator of the transactional id.
         """
-        for _ in range(ATTEMPTS_MAX):
+        for _ in range(self._attempts_max):
             try:
-                async with asyncio.timeout(ANSWER_WITHIN_S):
+                async with asyncio.timeout(self._answer_within_s):
                     client = await (route or self._coordinator)()
                     answer = await client.call(request, version)
             except OSError:  # a timeout too
