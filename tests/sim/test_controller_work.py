@@ -19,6 +19,7 @@ from penstock.wire.messages.k19_create_topics import (
     CreateTopicsRequestReplicaAssignment,
     CreateTopicsRequestTopic,
 )
+from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
 from penstock.wire.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersRequestTopic
 from penstock.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -33,6 +34,7 @@ from penstock.wire.messages.k45_alter_partition_reassignments import (
 from penstock.wire.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
 from penstock.wire.messages.k64_unregister_broker import UnregisterBrokerRequest
 from penstock.zookeeper.topic_znodes import PartitionState
+from penstock.zookeeper.znodes import TOPIC_DELETIONS_PATH
 
 pytestmark = pytest.mark.sim
 
@@ -91,6 +93,11 @@ class Bench:
         """As the newest of the brokers knows it."""
         states = [broker.running.broker.view.topics[name].partitions[0] for broker in self.running]  # type: ignore[union-attr]
         return max(states, key=lambda state: (state.leader_epoch, state.partition_epoch))
+
+    def pending_deletions(self) -> bool:
+        keeper = self.cluster.keeper.keeper
+        assert keeper is not None
+        return any(path.startswith(f"{TOPIC_DELETIONS_PATH}/") for path in keeper.store.tree.nodes)
 
     async def until(self, holds: Callable[[], bool], within_s: float = 60) -> float:
         start_s = self.simulation.loop.time()
@@ -289,9 +296,7 @@ def test_a_partition_moves_to_other_brokers(seed: int) -> None:
         assert await ongoing(bench) == []
         assert bench.state().leader == 4 and set(bench.state().isr) == {2, 4}
         await bench.write(5)
-        disks = [bench.cluster.broker(broker_id).machine.disk for broker_id in (1, 3)]
-        held = [disk for disk in disks for path in ("first", "second") if disk.is_dir(f"{DATA}/{path}/t-0")]
-        assert held == []
+        assert held(bench.cluster.broker(1)) == held(bench.cluster.broker(3)) == set()
 
     bench.run(drive)
 
@@ -331,6 +336,34 @@ def test_a_broker_is_emptied_stopped_and_forgotten() -> None:
         assert (await bench.call(unregister)).error_code == Error.BROKER_ID_NOT_REGISTERED
 
     bench.run(drive)
+
+
+def test_what_was_moved_away_or_deleted_meanwhile_is_removed_after_a_return() -> None:
+    bench = Bench()
+
+    async def drive() -> None:
+        await bench.create("u", (3, 4))
+        await bench.write(5)
+        away = bench.cluster.broker(3)
+        away.kill()
+        await bench.until(bench.isr_is(1, 2))
+        assert await reassign(bench, [1, 2, 4]) is Error.NONE
+        await bench.until(lambda: bench.state().replicas == (1, 2, 4))
+        answer = await bench.call(DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(name="u")]))
+        assert answer.responses[0].error_code == Error.NONE
+        assert held(away) == {"t-0", "u-0"} and bench.pending_deletions()
+        await away.start()
+        await bench.until(lambda: not held(away) and not bench.pending_deletions())
+        await bench.write(1)
+
+    bench.run(drive)
+
+
+def held(broker: SimClusterBroker) -> set[str]:
+    """The folders of partitions on a broker's disk."""
+    disk = broker.machine.disk
+    names = {name for path in ("first", "second") for name in disk.list_dir(f"{DATA}/{path}")}
+    return {name for name in names if name.endswith("-0")}
 
 
 # ── failed log directories ───────────────────────────────────────────────────────────────────────────────────────

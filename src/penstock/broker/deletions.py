@@ -1,6 +1,7 @@
 """The second half of deleting a topic: when this broker's replicas are gone, it takes itself off the topic's list.
 
-Until then the list stays in a znode, so that a deletion that a crash interrupted is completed after the restart.
+Until then the list stays in a znode, so that a deletion that a crash interrupted is completed after the restart, and
+one for which the coordination service could not be reached a while later.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from penstock.zookeeper.znodes import TOPIC_DELETIONS_PATH, TopicDeletion
 
 
 async def finish_deletions(broker: Broker, coordination: Coordination) -> None:
-    """Remove what is left of deleted topics on this broker, and note that it is done."""
+    """Remove what is left of deleted topics on this broker, and note that it is done; and what was moved away."""
+    await broker.partitions.remove_strays()
     pending, _ = await coordination.children(TOPIC_DELETIONS_PATH)
     for name in pending:
         try:

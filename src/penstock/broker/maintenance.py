@@ -16,6 +16,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.log.log_directory import LogDirectory
+from penstock.zookeeper.errors import CoordinationError
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,7 @@ DISK_CHECK_S = 1.0
 FLUSH_CHECK_S = 0.5
 DELETED_CHECK_S = 5.0
 UNOPENED_CHECK_S = 2.0
+DELETIONS_CHECK_S = 30.0
 SCRUB_S = 1.0
 SCRUB_BYTES = 8 * 1024 * 1024  # at a time: slow enough to disturb nobody
 
@@ -51,6 +53,7 @@ class Maintenance:
             (every_ms("producer.id.expiration.check.interval.ms"), self.expire_producers),
             (lambda: DELETED_CHECK_S, self.remove_deleted),
             (lambda: SCRUB_S, self.scrub),
+            (lambda: DELETIONS_CHECK_S, self.finish_deletions),
         ]
         return [asyncio.ensure_future(self._forever(period_s, work)) for period_s, work in rhythms]
 
@@ -175,6 +178,13 @@ class Maintenance:
         for partition in list(self._broker.partitions):
             partition.log.producers.expire(now_ms, expiration_ms)
             await asyncio.sleep(0)
+
+    async def finish_deletions(self) -> None:
+        """Of topics whose deletion was held up: a disk, or the coordination service, was out of reach."""
+        try:
+            await self._broker.topics.finish_deletions()
+        except CoordinationError as error:
+            logger.info("deletions are finished later: %s", error)
 
     async def remove_deleted(self) -> None:
         """Remove the folders of deleted partitions."""

@@ -339,6 +339,30 @@ class Partitions:
                     await self._world.disk.run("delete", partial(directory.delete_stored, partition))
             return topic_id not in self._name_of_id  # otherwise its deletion has only been decided yet
 
+    async def remove_strays(self) -> None:
+        """Remove replicas that were given to other brokers while this one was away."""
+        async with self._following:
+            strays = [
+                (partition, directory)
+                for partition, stored in self._stored.items()
+                for directory, stored_id in stored.items()
+                if directory.offline is None and self._is_stray(partition, stored_id)
+            ]
+            for partition, directory in strays:
+                try:
+                    await self._world.disk.run("delete", partial(directory.delete_stored, partition))
+                except OSError as error:
+                    logger.error("%s/%s cannot be removed: %s", directory.path, partition, error)
+                    continue
+                logger.info("%s/%s was given to other brokers and is removed", directory.path, partition)
+                self._forget_stored(partition, directory)
+
+    def _is_stray(self, partition: TopicPartition, stored_id: UUID | None) -> bool:
+        topic = self._view.topics.get(partition.topic)
+        if topic is None or topic.topic_id != stored_id or partition.partition >= len(topic.partitions):
+            return False
+        return self._node_id not in topic.partitions[partition.partition].replicas
+
     def use_configs(self, names: Iterable[str], config_of: Callable[[str], PartitionConfig]) -> None:
         """The settings of topics have changed."""
         for name in names:

@@ -65,6 +65,10 @@ class Topics:
         self._settings = settings
         self._random = random
 
+    async def finish_deletions(self) -> None:
+        """Remove what is left here of deleted topics."""
+        await self._after_deletion()
+
     def settings_of(self, name: str) -> TopicSettings:
         """The settings of a topic, from its own and the broker's."""
         return TopicSettings(self._settings(), self._view.config_values("topics", name))
