@@ -419,6 +419,31 @@ def test_who_leads_no_more_asks_no_more(run: Callable[..., None]) -> None:
     run(script)
 
 
+def test_a_refusal_after_a_write_that_nobody_answered_is_not_one_for_good(run: Callable[..., None]) -> None:
+    """The controller has decided twice: what it wrote first may still arrive."""
+
+    async def script(bench: Bench) -> None:
+        controller = bench.controller
+        decide = controller.decide
+
+        async def decide_twice(decision: Callable[[ClusterState], Sequence[Plan | ApiError]]) -> Any:
+            if not any(isinstance(each, Plan) for each in decision(controller.state)):
+                return await decide(decision)
+            controller.admitted = AdmittedBrokers(epochs=controller.epochs, leaving=(3,))
+            return await decide(decision)
+
+        controller.decide = decide_twice  # type: ignore[method-assign]
+        bench.fetch(3, 10)
+        await asyncio.sleep(RETRY_S / 2)
+        assert bench.asked == [[1, 2, 3]] and bench.leader.maximal_isr == {1, 2, 3}
+        controller.decide = decide  # type: ignore[method-assign]
+        await asyncio.sleep(3 * RETRY_S)
+        assert bench.asked[:3] == [[1, 2, 3], [1, 2, 3], [1, 2]]
+        assert bench.leader.membership == ((1, 2, 3), {1, 2}, 10)
+
+    run(script)
+
+
 # ── any order of anything ────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -402,6 +402,25 @@ def test_a_log_directory_fails_and_others_go_on(seed: int, failing: int) -> None
     bench.run(drive, flush_mode="always")
 
 
+def test_a_broker_that_can_tell_nobody_of_its_failed_directory_ends() -> None:
+    bench = Bench(settings={"log.dir.failure.timeout.ms": "5000"})
+
+    async def drive() -> None:
+        await bench.write(5)
+        controller = bench.cluster.controller
+        assert controller is not None
+        broker = next(bench.cluster.broker(each) for each in (1, 2, 3) if bench.cluster.broker(each) is not controller)
+        assert broker.running is not None
+        bench.simulation.network.links.cut_both(broker.machine.name, controller.machine.name)
+        partitions = broker.running.broker.partitions
+        partitions.directory_failed(partitions.directory_of(partitions.find("t", 0)), "it is broken")
+        await bench.until(lambda: not broker.is_running)
+        await bench.until(bench.isr_is(*({1, 2, 3} - {broker.broker_id})))
+        await bench.write(2)
+
+    bench.run(drive)
+
+
 def test_the_only_replica_of_a_failed_directory_waits_for_it() -> None:
     bench = Bench()
 
