@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -275,7 +276,8 @@ class AiokafkaClient(Client):
         try:
             yield consumer
         finally:
-            self.runner.call(consumer.stop())
+            with suppress(CancelledError):  # it cancels itself when the broker goes away at this moment
+                self.runner.call(consumer.stop())
 
 
 async def _assign(consumer: AIOKafkaConsumer, partitions: list[TopicPartition], start: Start) -> None:
