@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.base.world import Address, Buffer, File
 from penstock.broker.connection import (
     OWN_BUFFER_KEPT_BYTES_MAX,
+    READ_RANGE_BYTES_MAX,
     SHARED_BUFFER_BYTES,
     SLOTS_MAX,
     UNSENT_BYTES_MAX,
@@ -392,25 +393,39 @@ def test_requests_that_waited_behind_a_held_one_are_answered_at_once(pieces: int
     assert peer.stream.answers() == sent
 
 
-def test_a_file_range_goes_out_between_bytes() -> None:
-    disk = SimDisk()
-    file = disk.open("/f", create=True)
-    file.write([b"0123456789"], 0)
+@pytest.mark.parametrize("size_bytes", [6, READ_RANGE_BYTES_MAX + 1])
+def test_a_file_range_goes_out_between_bytes(size_bytes: int) -> None:
+    content = bytes(number % 251 for number in range(size_bytes + 10))
+    file = SimDisk().open("/f", create=True)
+    file.write([content], 0)
     waiting = Waiting()
     peer = Peer(handler=waiting)
     peer.stream.arrive(framed(bytes(8)))
     peer.stream.room_bytes = 0
-    parts: Response = [bytearray((14).to_bytes(4, "big") + b"head"), FileRange(file, 2, 6), bytearray(b"tail")]
-    peer.connection.fill(waiting.slots[0][0], parts)
+    head = bytearray((8 + size_bytes).to_bytes(4, "big") + b"head")
+    peer.connection.fill(waiting.slots[0][0], [head, FileRange(file, 2, size_bytes), bytearray(b"tail")])
     for _ in range(18):
         assert peer.stream.on_writable is not None
-        peer.stream.take(1)
-    assert peer.stream.answers() == [b"head234567tail"] and peer.stream.on_writable is None
+        peer.stream.take(-(-(size_bytes + 12) // 18))
+    assert peer.stream.answers() == [b"head" + content[2 : 2 + size_bytes] + b"tail"]
+    assert peer.stream.on_writable is None
 
 
-def test_a_file_that_ended_too_soon_ends_the_connection() -> None:
+def test_small_file_ranges_leave_with_what_is_around_them() -> None:
     file = SimDisk().open("/f", create=True)
-    peer = Peer(handler=lambda _connection, _frame: [bytearray(b"\0\0\0\5"), FileRange(file, 0, 5)])
+    file.write([b"0123456789"], 0)
+    parts: Response = [bytearray(b"\0\0\0\6a"), FileRange(file, 2, 2), bytearray(b"b"), FileRange(file, 8, 2)]
+    peer = Peer(handler=lambda _connection, _frame: parts)
+    peer.stream.send_file = peer.stream.send_more = None  # type: ignore[method-assign,assignment]
+    peer.stream.arrive(framed(bytes(8)))
+    assert peer.stream.answers() == [b"a23b89"]
+
+
+@pytest.mark.parametrize("size_bytes", [5, READ_RANGE_BYTES_MAX + 1])
+def test_a_file_that_ended_too_soon_ends_the_connection(size_bytes: int) -> None:
+    file = SimDisk().open("/f", create=True)
+    head = bytearray(size_bytes.to_bytes(4, "big"))
+    peer = Peer(handler=lambda _connection, _frame: [head, FileRange(file, 0, size_bytes)])
     peer.stream.send_file = lambda _file, _offset, _count: 0  # type: ignore[method-assign]
     peer.stream.arrive(framed(bytes(8)))
     assert peer.stream.is_closed

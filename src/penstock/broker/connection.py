@@ -33,6 +33,7 @@ OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 SLOTS_MAX = 128
 REMEMBERED_MAX = 128
 JOINED_SEND_BYTES_MAX = 64 * 1024
+READ_RANGE_BYTES_MAX = 16 * 1024  # of a file, to be sent with what comes before and after it
 FRAME_BYTES_PER_S_MIN = 64 * 1024
 
 _SIZE = Struct(">i")
@@ -425,7 +426,7 @@ class Connection(Exchange):
         out = self._out
         try:
             while out:
-                if len(out) > 1 and type(out[0]) is not FileRange:
+                if len(out) > 1:
                     self._join_small()
                 item = out[0]
                 if type(item) is FileRange:
@@ -468,15 +469,29 @@ class Connection(Exchange):
         self._flush()
 
     def _join_small(self) -> None:
-        """Several small answers leave in one call."""
+        """Several small answers leave in one call. A small range of a file is read for that: three calls would wake
+        whoever waits for the answer twice, first with a part of it."""
         out = self._out
         parts: list[Buffer] = []
         size_bytes = 0
-        while out and type(out[0]) is not FileRange and size_bytes < JOINED_SEND_BYTES_MAX:
-            part = out.popleft()
+        while out and size_bytes < JOINED_SEND_BYTES_MAX:
+            part = out[0]
+            if type(part) is FileRange:
+                if part.size_bytes > READ_RANGE_BYTES_MAX:
+                    break
+                part = self._read(part)
+            out.popleft()
             parts.append(part)  # type: ignore[arg-type]
             size_bytes += len(part)
-        out.appendleft(b"".join(parts))
+        if parts:
+            out.appendleft(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _read(self, wanted: FileRange) -> bytes:
+        found = wanted.file.read(wanted.size_bytes, wanted.position)
+        if len(found) != wanted.size_bytes:
+            raise OSError("the file ended before the range that was to be sent")
+        self._unsent_bytes += len(found)
+        return found
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
