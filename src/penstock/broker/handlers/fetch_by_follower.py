@@ -203,7 +203,8 @@ class _FollowerFetch:
 
     def _is_enough(self, look: Look) -> bool:
         self._missing_bytes = self._request.min_bytes - look.size_bytes
-        return look.is_urgent or self._missing_bytes <= 0
+        has_nothing = self._session.session_id == NO_SESSION and not self._session.partitions
+        return look.is_urgent or self._missing_bytes <= 0 or has_nothing
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
