@@ -166,6 +166,20 @@ class ClusterFaults:
             self.invariants.tell(f"{broker} was killed in the middle of something")
             await self._start(broker)
 
+    async def kill_controller_in_the_act(self) -> None:
+        """A broker dies, and the controller just after it has written who leads in its place."""
+        controller, victim = self.cluster.controller, self._pick()
+        if controller is None or victim is controller:
+            return
+        killing = asyncio.ensure_future(self._kill(victim))
+        written = self.invariants.states_written
+        for _ in range(int(2000 * self._session_s)):
+            await asyncio.sleep(0.0005)
+            if self.invariants.states_written != written:
+                await self._kill(controller)
+                break
+        await killing
+
     async def kill_many(self) -> None:
         """Several brokers die at nearly the same time."""
         for broker in self.cluster.brokers:
@@ -196,6 +210,23 @@ class ClusterFaults:
         self._lose_power(broker)
         await self._rest(self._long_s())
         await self._start(broker)
+
+    async def lose_power_behind_a_cut(self) -> None:
+        """A machine that has lost power comes back quickly, but the other brokers do not hear of it for a while."""
+        broker = self._pick()
+        if not (self.plan.is_any_power_loss_allowed or self.invariants.can_lose_power(broker)):
+            return
+        others = [each.machine.name for each in self.cluster.brokers if each is not broker]
+        self.invariants.tell(f"{broker} and {', '.join(others)}: cut")
+        for other in others:
+            self._links.cut_both(broker.machine.name, other)
+        self._lose_power(broker)
+        starting = asyncio.ensure_future(self._start(broker))
+        await self._rest(self._long_s())
+        self.invariants.tell(f"{broker} and {', '.join(others)}: mended")
+        for other in others:
+            self._links.heal(broker.machine.name, other)
+        await starting
 
     def _lose_power(self, broker: SimClusterBroker) -> None:
         if not broker.has_power:
@@ -497,9 +528,11 @@ class ClusterFaults:
 ALL_FAULTS: Mapping[str, int] = {
     "kill": 4,
     "kill_at_an_operation": 2,
+    "kill_controller_in_the_act": 1,
     "kill_many": 1,
     "stop_cleanly": 2,
     "lose_power": 3,
+    "lose_power_behind_a_cut": 1,
     "lose_all_power": 1,
     "pause": 3,
     "slow_disk": 1,

@@ -60,6 +60,7 @@ class Profile:
 
     name: str = "everything"
     brokers: int | None = None
+    topics: int = 1
     partitions: int = 2
     replicas: int = 3
     flush_mode: str | None = None
@@ -72,6 +73,8 @@ class Profile:
     has_batches: bool = False
     is_thin: bool = False
     """Fewer clients: for runs that are about one thing."""
+    pause: float = 1.0
+    """How long clients rest, compared with the usual."""
     faults: FaultPlan = field(default_factory=lambda: FaultPlan(weights=ALL_FAULTS))
     settings: Mapping[str, str] = field(default_factory=dict)
     topic_configs: Mapping[str, str] = field(default_factory=dict)
@@ -112,8 +115,6 @@ class RunResult:
 class ClusterRun:
     """See the head of this file."""
 
-    topic = "records"
-
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
         self.seed = seed
         self.profile = profile = profile or profile_of(seed)
@@ -138,7 +139,8 @@ class ClusterRun:
         self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan(), self._member_faults())
         self.admin: ClusterAdmin | None = None
         self.batches: SimBatches | None = None
-        self.partitions = [TopicPartition(self.topic, index) for index in range(profile.partitions)]
+        self.topics = ["records", *(f"records{number}" for number in range(2, profile.topics + 1))]
+        self.partitions = [TopicPartition(topic, index) for topic in self.topics for index in range(profile.partitions)]
         self.problems: list[str] = []
         self.error: Exception | None = None
         """What ended the run, if that was no broken promise but a failure of the program."""
@@ -231,7 +233,8 @@ class ClusterRun:
 
     async def _start_clients(self) -> None:
         driver = self._client("driver")
-        await driver.process.start(self._create_topic(driver, self.topic, len(self.partitions)))
+        for topic in self.topics:
+            await driver.process.start(self._create_topic(driver, topic, self.profile.partitions))
         for where in self.partitions:
             self._start(IdempotentProducer, where, 0.3)
             self._start(PlainProducer, where, 0.2, acks=ALL)
@@ -282,7 +285,7 @@ class ClusterRun:
         name = f"{getattr(kind, '__name__', 'client')}-{len(self._workers)}"
         client = self._client(name)
         worker = kind(client, name, where, self.knowledge, **options)
-        worker.pause_s_max = pause_s_max
+        worker.pause_s_max = pause_s_max * self.profile.pause
         self._workers.append((worker, client.process.start(worker.run())))
         return worker
 

@@ -110,6 +110,7 @@ class Invariants:
         self.story: deque[Event] = deque(maxlen=STORY_SIZE_MAX)
         self.facts: dict[tuple[UUID, int], PartitionFacts] = {}
         self.looks = 0
+        self.states_written = 0
         self._now = cluster.simulation.loop.time
         self._lives: dict[ProcessState, _Life] = {}
         self._by_name: dict[TopicPartition, PartitionFacts] = {}
@@ -413,6 +414,7 @@ class Invariants:
 
     def _state_changed(self, facts: PartitionFacts, state: PartitionState) -> None:
         before, facts.state = facts.state, state
+        self.states_written += 1
         eligible = f", eligible {list(state.eligible)}" if state.eligible else ""
         self.tell(
             f"written: leader {state.leader} in epoch {state.leader_epoch}, ISR {list(state.isr)}{eligible} "

@@ -220,9 +220,10 @@ def _notice_apart() -> Sequence[Any]:
     def writes(state: ClusterState, plans: Sequence[Plan]) -> list[FencedWrite]:
         apart = []
         for each in fenced_writes(state, plans):
-            notice = each.operations[-1]
+            check, *_, notice = each.operations
             assert notice.path == Changes.PATH
-            apart += [replace(each, operations=each.operations[:-1]), replace(each, operations=(notice,), plans=())]
+            apart.append(replace(each, operations=each.operations[:-1]))
+            apart.append(replace(each, operations=(check, notice), plans=()))
         return apart
 
     return [patch.object(controller_role, "fenced_writes", writes)]
@@ -289,6 +290,11 @@ _POWER = replace(
     _with(_QUICK, lose_power=5, kill=2, kill_many=2, uneven_links=1, pause=1), flush_mode="os", partitions=2
 )
 
+_RESTARTS = replace(
+    _with(_QUICK, lose_power_behind_a_cut=3, lose_power=1), flush_mode="os", pause=10.0, lag_time_ms=8000
+)
+_CONTROLLER_DIES = replace(_with(_QUICK, 2, kill_controller_in_the_act=1), brokers=5, topics=5, pause=4.0)
+
 SAFEGUARDS = (
     Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE),
     Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LATE_FETCHES),
@@ -300,9 +306,9 @@ SAFEGUARDS = (
     Safeguard("min.insync.replicas before the answer", _too_few_replicas_noticed_before_only, _BROKERS_RETURN),
     Safeguard("high watermark with min.insync.replicas", _high_watermark_with_too_few, _BROKERS_RETURN),
     Safeguard("eligible leaders", _nobody_is_eligible, _POWER),
-    Safeguard("broker epochs", _no_broker_epoch, _POWER),
+    Safeguard("broker epochs", _no_broker_epoch, _RESTARTS),
     Safeguard("controller epoch", _no_controller_epoch, _with(_QUICK, take_role_away=4, kill=2, pause=1)),
-    Safeguard("notice in the multi", _notice_apart, _with(_QUICK, kill=6, slow_network=3, take_role_away=1)),
+    Safeguard("notice in the multi", _notice_apart, _CONTROLLER_DIES),
     Safeguard("lease", _no_lease, _with(_QUICK, length=2.0, isolate=3, cut_off=4)),
     Safeguard("five batches of each producer", _one_batch_remembered, _LEADERS_MOVE),
     Safeguard("producers known to followers", _producers_of_followers_unknown, _LEADERS_MOVE),
