@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
@@ -163,7 +164,8 @@ class AiokafkaMember(Member):
                 self._listener.close()
             await self.consumer.stop()
 
-        self._runner.call(close())
+        with suppress(CancelledError):  # it cancels itself when the broker goes away at this moment
+            self._runner.call(close())
 
 
 async def _started(settings: dict[str, Any]) -> AIOKafkaConsumer:

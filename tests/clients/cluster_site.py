@@ -6,6 +6,7 @@ and everything is in sync: of three brokers one may be lost.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -16,6 +17,8 @@ from penstock.testing.cluster_processes import ClusterProcesses
 from penstock.testing.cluster_sight import ClusterSight
 
 BROKERS = 3
+#: When brokers of any of these sites were killed, by the monotonic clock.
+KILLED_S: list[float] = []
 #: How long everything is well between two kills.
 REST_S = 2.0
 DOWN_S = 0.5
@@ -38,6 +41,7 @@ class ClusterSite:
         """End the next one at once."""
         number = next(self._kills)
         self._victim = self._sight.controller() if number % 2 else number // 2 % BROKERS
+        KILLED_S.append(time.monotonic())
         self._processes.kill(self._victim)
 
     def start(self) -> None:

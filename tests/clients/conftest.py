@@ -132,7 +132,7 @@ def group_bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         yield broker.bootstrap
 
 
-@pytest.fixture(params=[PENSTOCK, ON_KAFKA, ON_CLUSTER])
+@pytest.fixture(params=[PENSTOCK, ON_KAFKA, pytest.param(CLUSTER, marks=pytest.mark.cluster)])
 def start_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartSite]:
     """Starts brokers for one test only, which may kill them."""
     if request.param == KAFKA:

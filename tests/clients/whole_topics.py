@@ -11,6 +11,7 @@ from penstock.testing.histories.facts import Stored, TopicsRead
 
 from .aiokafka_client import AiokafkaClient
 from .client import Client, Message
+from .cluster_site import KILLED_S
 
 LAST = b"the last one "
 FINDINGS_SHOWN = 20
@@ -35,6 +36,8 @@ def read_topics(bootstrap: str, partitions: Sequence[TopicPartition]) -> TopicsR
 
 def judge(history: ClientHistory, topics: TopicsRead) -> None:
     """Fail with everything that is wrong."""
+    for killed_s in KILLED_S:
+        history.interrupted(killed_s)
     findings = history.findings(topics)
     if findings:
         shown = "\n".join(map(str, findings[:FINDINGS_SHOWN]))

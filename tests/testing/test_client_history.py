@@ -612,6 +612,15 @@ def test_a_commit_on_its_way_when_the_member_is_replaced(run: Run, group: GroupH
     assert run.found() == set()
 
 
+def test_a_commit_that_waits_until_its_member_has_joined_again(run: Run, group: GroupHistory) -> None:
+    group.paused("m1")
+    group.assigned("m2", [P0])
+    number = group.committing("m1", {P0: 7})
+    group.assigned("m1", [P1])
+    group.committed(number)
+    assert run.found() == set()
+
+
 def test_a_member_is_given_only_what_it_owned(run: Run) -> None:
     run.send()
     with pytest.raises(AssertionError, match="never owned"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 
 from penstock.base.identifiers import TopicPartition
@@ -43,14 +44,20 @@ def _pairs(claims: list[Claim]) -> Iterator[tuple[Claim, Claim]]:
 def thrown_out_findings(
     claims: Mapping[TopicPartition, list[Claim]], commits: Mapping[TopicPartition, list[Commit]]
 ) -> Iterator[Finding]:
-    """Commits that were accepted although the partition had gone to somebody else before they were sent."""
+    """Commits that were accepted although the partition had gone to somebody else before they were sent.
+
+    A client that joins the group again meanwhile may send them as the member that it has become: that is its affair.
+    """
+    joined_s: dict[str, list[float]] = {}
+    for claim in chain.from_iterable(claims.values()):
+        joined_s.setdefault(claim.member, []).append(claim.begin_s)
     for where, commits_of_one in commits.items():
         for commit in commits_of_one:
             if commit.outcome is not Outcome.DONE or commit.member is None:
                 continue
             own = [claim for claim in claims.get(where, ()) if claim.member == commit.member]
             current = next((claim for claim in reversed(own) if claim.covers(commit.sent_s)), None)
-            if current is None:
+            if current is None or any(commit.sent_s < at_s <= commit.ended_s for at_s in joined_s[commit.member]):
                 continue
             since = successor(current, claims[where])
             if since is not None and since.begin_s < commit.sent_s:
