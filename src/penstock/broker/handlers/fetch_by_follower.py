@@ -284,6 +284,6 @@ class _FollowerFetch:
 def _of_topic(topics: dict[object, TopicAnswer[FileRange]], topic_key: object) -> TopicAnswer[FileRange]:
     topic = topics.get(topic_key)
     if topic is None:
-        topic_id = topic_key if isinstance(topic_key, UUID) else NO_ID
-        topic = topics[topic_key] = TopicAnswer(str(topic_key), topic_id, [])
+        name, topic_id = ("", topic_key) if isinstance(topic_key, UUID) else (str(topic_key), NO_ID)
+        topic = topics[topic_key] = TopicAnswer(name, topic_id, [])
     return topic

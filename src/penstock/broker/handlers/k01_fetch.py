@@ -239,7 +239,7 @@ class _Fetch:
         total_bytes = 0
         is_urgent = not self._items
         for item in self._items:
-            answer = Answer(item.name.partition)
+            answer: Answer = PartitionAnswer(item.name.partition)  # the class itself: its alias is slow to call
             try:
                 partition = self._partition_of(item)
                 self._watched.append(partition)
