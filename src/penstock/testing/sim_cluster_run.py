@@ -71,6 +71,8 @@ class Profile:
     has_admin: bool = True
     has_groups: bool = False
     has_batches: bool = False
+    has_hasty_producers: bool = False
+    """Of transactions: all of the older protocol, and without patience."""
     is_thin: bool = False
     """Fewer clients: for runs that are about one thing."""
     pause: float = 1.0
@@ -135,7 +137,10 @@ class ClusterRun:
         self.history = ClientHistory(self.simulation.loop.time)
         self.knowledge = Knowledge(self.history, self.invariants.acknowledged)
         self.knowledge.stale_s_max = 2 * self.cluster.session_timeout_ms / 1000
-        self.groups = SimGroups(self.simulation, self.history, self._routes) if profile.has_groups else None
+        self.groups = None
+        if profile.has_groups:
+            is_hasty = profile.has_hasty_producers
+            self.groups = SimGroups(self.simulation, self.history, self._routes, is_hasty=is_hasty)
         self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan(), self._member_faults())
         self.admin: ClusterAdmin | None = None
         self.batches: SimBatches | None = None

@@ -164,7 +164,9 @@ class IdempotentProducer(ClusterWorker):
             )
             answers.append(client.send(request, PRODUCE_VERSION))
         for item, answer in list(zip(self._unacknowledged, answers, strict=True)):
-            self._take(item, (await answer).responses[0].partition_responses[0])
+            row = (await answer).responses[0].partition_responses[0]
+            if self._unacknowledged:  # otherwise all is given up
+                self._take(item, row)
 
     def _next(self) -> Unacknowledged:
         count = 1 + self.world.random.randrange(3)

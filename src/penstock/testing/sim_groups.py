@@ -100,8 +100,8 @@ class OffsetWatcher:
     async def _ask(self, asked_s: float) -> None:
         client = await self._routes.coordinator(self._group, GROUP)
         topic = OffsetFetchRequestGroupTopic(name=INPUT, partition_indexes=list(range(PARTITIONS)))
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self._group, topics=[topic])])
-        answer = (await client.call(request, 9)).groups[0]
+        group = OffsetFetchRequestGroup(group_id=self._group, topics=[topic])
+        answer = (await client.call(OffsetFetchRequest(groups=[group], require_stable=True), 9)).groups[0]
         if answer.error_code:
             raise ApiError(Error(answer.error_code))
         for row in answer.topics[0].partitions:
@@ -119,7 +119,11 @@ class _Running(NamedTuple):
 class SimGroups:
     """See the head of this file."""
 
-    def __init__(self, simulation: Simulation, history: ClientHistory, new_routes: NewRoutes) -> None:
+    def __init__(
+        self, simulation: Simulation, history: ClientHistory, new_routes: NewRoutes, *, is_hasty: bool = False
+    ) -> None:
+        """`is_hasty`: all producers are of the older protocol, and soon give up a transaction."""
+        self._is_hasty = is_hasty
         self.problems: list[str] = []
         self.history = history
         self.groups = {name: history.group(name, committed_only=True) for name in ("readers", "transformers")}
@@ -142,7 +146,8 @@ class SimGroups:
         for number in range(PRODUCERS):
             name = f"source-{number}"
             process = self._simulation.machine("sources").process(name)
-            is_new, is_patient = bool(self._chance.randrange(2)), bool(self._chance.randrange(2))
+            is_new = bool(self._chance.randrange(2)) and not self._is_hasty
+            is_patient = bool(self._chance.randrange(2)) and not self._is_hasty
             routes = self._new_routes(process, name)
             self._sources.append(Source(routes, name, self.history, is_new=is_new, is_patient=is_patient))
             self._producing.append(process.start(self._sources[-1].run()))

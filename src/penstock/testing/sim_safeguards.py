@@ -294,6 +294,7 @@ _RESTARTS = replace(
     _with(_QUICK, lose_power_behind_a_cut=3, lose_power=1), flush_mode="os", pause=10.0, lag_time_ms=8000
 )
 _CONTROLLER_DIES = replace(_with(_QUICK, 2, kill_controller_in_the_act=1), brokers=5, topics=5, pause=4.0)
+_HASTY = replace(_with(GROUPS, 10, cut_clients=1), has_hasty_producers=True, has_batches=False, brokers=3)
 
 SAFEGUARDS = (
     Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE),
@@ -312,7 +313,7 @@ SAFEGUARDS = (
     Safeguard("lease", _no_lease, _with(_QUICK, length=2.0, isolate=3, cut_off=4)),
     Safeguard("five batches of each producer", _one_batch_remembered, _LEADERS_MOVE),
     Safeguard("producers known to followers", _producers_of_followers_unknown, _LEADERS_MOVE),
-    Safeguard("verification of transactions", _no_verification, _with(GROUPS, cut_clients=1)),
+    Safeguard("verification of transactions", _no_verification, _HASTY),
     Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _with(GROUPS, late_marker=1)),
     Safeguard("group state told when replicated", _group_state_told_at_once, GROUPS),
 )
