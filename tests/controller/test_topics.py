@@ -174,7 +174,6 @@ def test_a_decision_without_anything_to_write_is_not_written() -> None:
     assert write.plans == (plan,)
 
 
-
 def test_many_plans_become_few_writes_that_build_on_each_other() -> None:
     requests = [new(f"t{number}", partition_count=300) for number in range(33)]
     plans = create_topics(STATE, requests, [UUID(int=n + 1) for n in range(33)], TopicDefaults(1, 3), accept)
