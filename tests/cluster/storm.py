@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from threading import BoundedSemaphore, Event, Thread
@@ -50,7 +50,7 @@ IMPATIENT = {
 
 
 class Storm:
-    """See the head of this file. `names` are the clients that write."""
+    """See the head of this file. `names` are the clients that write; the time of the first one counts."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Storm:
         self._threads: list[Thread] = []
         self._broken: list[Exception] = []
         self._since_s = 0.0
-        self._written_s: dict[TopicPartition, float] = {}  # when a partition took something sent since then
+        self._written_s: dict[tuple[str, TopicPartition], float] = {}  # when it took what a client sent since then
         self._acked_s: dict[TopicPartition, float] = {}  # the last time
         self._silence_s = 0.0
 
@@ -100,20 +100,29 @@ class Storm:
         """Until so many more messages were acknowledged."""
         self.history.wait_for_acknowledged(self.history.acknowledged + messages, RECOVERY_S)
 
-    def befall(self, what: str, act: Callable[[], object]) -> float:
-        """Let something happen; the seconds until every partition takes writes again."""
+    def befall(self, what: str, act: Callable[[], object], *, is_for_all: bool = False) -> float:
+        """Let something happen; the seconds until every partition takes writes again, of one client or of all."""
         since_s, self._written_s = time.monotonic(), {}
         self._since_s, self._silence_s = since_s, 0.0
         act()
+        for name in self._names if is_for_all else self._names[:1]:
+            self._wait_until_written(name)
+            note(f"{what}, until all partitions take writes of {name} again", self._written_since(name) - since_s)
+        return self._written_since(self._names[0]) - since_s
+
+    def _wait_until_written(self, name: str) -> None:
+        def missing() -> list[TopicPartition]:
+            return [where for where in self.partitions if (name, where) not in self._written_s]
+
         self.history.wait_for(
-            lambda: len(self._written_s) == len(self.partitions) or bool(self._broken),
+            lambda: not missing() or bool(self._broken),
             RECOVERY_S,
-            lambda: f"only {self._written_s} take writes again\n{self.cluster.log_text()[-6000:]}",
+            lambda: f"{missing()} do not take writes of {name} again\n{self.cluster.log_text()[-6000:]}",
         )
         self._check()
-        again_s = max(self._written_s.values()) - since_s
-        note(f"{what}, until all partitions take writes again", again_s)
-        return again_s
+
+    def _written_since(self, name: str) -> float:
+        return max(self._written_s[name, where] for where in self.partitions)
 
     def note_silence(self, what: str) -> None:
         """The longest time since the last thing happened in which a partition acknowledged nothing."""
@@ -167,8 +176,9 @@ class Storm:
             numbers = count()
             while not self._is_over.wait(PACE_S):
                 for where in self.partitions:
-                    if not room.acquire(timeout=RECOVERY_S):
-                        raise TimeoutError("nothing is answered any more")
+                    while not room.acquire(timeout=PACE_S):
+                        with suppress(AssertionError, TimeoutError):  # some clients hear of answers only when asked
+                            producer.flush(PACE_S)
                     self._send(producer, client.name, next(numbers), where, room.release)
             producer.flush(RECOVERY_S)
 
@@ -182,16 +192,16 @@ class Storm:
             if error is not None:
                 self.history.failed(value, error)
             else:
-                self._note_answer(where, sent_s)
+                self._note_answer(name, where, sent_s)
                 self.history.acked(value, offset)
             answered()
 
         producer.send(TOPIC, Message(value, partition=where.partition), done)
 
-    def _note_answer(self, where: TopicPartition, sent_s: float) -> None:
+    def _note_answer(self, name: str, where: TopicPartition, sent_s: float) -> None:
         now_s = time.monotonic()
         if sent_s >= self._since_s:
-            self._written_s.setdefault(where, now_s)
+            self._written_s.setdefault((name, where), now_s)
         self._silence_s = max(self._silence_s, now_s - self._acked_s.get(where, now_s))
         self._acked_s[where] = now_s
 

@@ -131,6 +131,6 @@ def test_many_cuts(cluster: StormyCluster, links: BrokerLinks, seed: int) -> Non
             links.heal()
             if victim is not None:
                 cluster.bring_back(victim)
-            storm.befall("many cuts, healed", lambda: None)
+            storm.befall("many cuts, healed", lambda: None, is_for_all=True)
         cluster.sight.wait_in_sync()
         storm.judge()
