@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from penstock.testing.apache_kafka import NoApacheKafka, find_jars
 # how long an example takes says more about the machine than about us
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and all that they start with them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
