@@ -19,10 +19,11 @@ from typing import Any
 
 from penstock.base.errors import ApiError
 from penstock.base.identifiers import TopicPartition
-from penstock.testing.sim_cluster import SimCluster, SimClusterBroker
+from penstock.testing.sim_cluster import PORT, SimCluster, SimClusterBroker
 from penstock.testing.sim_cluster_admin import elect_preferred, reassign
 from penstock.testing.sim_cluster_client import ClusterClient
 from penstock.testing.sim_invariants import Invariants, PartitionFacts
+from penstock.testing.sim_stream import Pipe
 from penstock.zookeeper.operations import Delete, Write
 from penstock.zookeeper.znodes import ControllerNode
 
@@ -487,15 +488,39 @@ class ClusterFaults:
             return
         state = facts.state
         brokers = [each for each in self.cluster.brokers if each.broker_id != state.leader]
-        target = brokers[self._chance.randrange(len(brokers))].machine.name
-        source = self.cluster.broker(state.leader).machine.name
-        self.invariants.tell(f"from {source} to {target} it takes long", facts.name)
-        self._links.set_delay(source, target, 0.8, 1.5)
-        await asyncio.sleep(0.5 + self._chance.random())
+        target = brokers[self._chance.randrange(len(brokers))]
+        pipes = self._pipes(self.cluster.broker(state.leader), target)
+        if not pipes:
+            return
+        pipe = pipes[self._chance.randrange(len(pipes))]
+        self.invariants.tell(f"from {state.leader} to {target}: a connection is held up", facts.name)
+        pipe.hold()
+        await asyncio.sleep(0.2 + self._chance.random())
         first = next(each for each in state.isr if each != state.leader)
         await self._lead_by(facts.name, [first, *(each for each in state.replicas if each != first)])
-        await asyncio.sleep(1.5)
-        self._links.set_delay(source, target, *CALM_DELAY_S)
+        await asyncio.sleep(0.2 + self._chance.random())
+        pipe.let_go()
+
+    def _pipes(self, source: SimClusterBroker, target: SimClusterBroker) -> list[Pipe]:
+        """What one broker sends to another on connections that it has made."""
+        process = source.process
+        if process is None or process.ended:
+            return []
+        address = self._simulation.network.host(target.machine.name).address
+        streams = [each for each in process.network.streams() if each.peer == (address, PORT)]
+        return [each.pipe for each in streams if each.pipe is not None]
+
+    async def hold_connections(self) -> None:
+        """Some connections between brokers stand still, and go on later."""
+        one, other = self._pick(), self._pick()
+        pipes = [each for each in self._pipes(one, other) if self._chance.randrange(2)]
+        if pipes:
+            self.invariants.tell(f"from {one} to {other}: {len(pipes)} connections are held up")
+        for pipe in pipes:
+            pipe.hold()
+        await asyncio.sleep(self._long_s())
+        for pipe in pipes:
+            pipe.let_go()
 
     def _some_partition(self, isr_min: int, topic: str | None = None) -> PartitionFacts | None:
         """One with a leader and so many replicas in sync."""
@@ -549,6 +574,7 @@ ALL_FAULTS: Mapping[str, int] = {
     "cut_and_move": 2,
     "late_fetch": 1,
     "late_marker": 1,
+    "hold_connections": 1,
     "cut_clients": 1,
     "take_role_away": 1,
     "reset_connections": 1,

@@ -36,7 +36,7 @@ from penstock.testing.sim_cluster_workload import (
     PlainProducer,
 )
 from penstock.testing.sim_committed import read_committed
-from penstock.testing.sim_groups import GROUP_SETTINGS, INPUT, OUTPUT, SimGroups
+from penstock.testing.sim_groups import GROUP_SETTINGS, INPUT, OUTPUT, SimGroups, Sources
 from penstock.testing.sim_groups import PARTITIONS as GROUP_PARTITIONS
 from penstock.testing.sim_invariants import BrokenPromise, Invariants, PartitionFacts
 from penstock.testing.sim_loop import CURRENT_PROCESS, SimulationError
@@ -71,8 +71,7 @@ class Profile:
     has_admin: bool = True
     has_groups: bool = False
     has_batches: bool = False
-    has_hasty_producers: bool = False
-    """Of transactions: all of the older protocol, and without patience."""
+    sources: Sources = Sources.ANY
     is_thin: bool = False
     """Fewer clients: for runs that are about one thing."""
     pause: float = 1.0
@@ -139,8 +138,7 @@ class ClusterRun:
         self.knowledge.stale_s_max = 2 * self.cluster.session_timeout_ms / 1000
         self.groups = None
         if profile.has_groups:
-            is_hasty = profile.has_hasty_producers
-            self.groups = SimGroups(self.simulation, self.history, self._routes, is_hasty=is_hasty)
+            self.groups = SimGroups(self.simulation, self.history, self._routes, profile.sources)
         self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan(), self._member_faults())
         self.admin: ClusterAdmin | None = None
         self.batches: SimBatches | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -55,12 +56,21 @@ GROUP_SETTINGS = {
 }
 
 
+class Sources(Enum):
+    """What the producers of input are like."""
+
+    ANY = "of both protocols, with or without patience"
+    SLOW = "of the older protocol, nearly always in a transaction"
+    HASTY = "the same, and soon giving it up"
+
+
 class Source:
     """A transactional producer of input, until it is told to finish."""
 
     def __init__(self, routes: Routes, name: str, history: ClientHistory, *, is_new: bool, is_patient: bool) -> None:
         self.transactions = SimTransactions(routes, name, history, is_new=is_new, is_patient=is_patient)
         self.is_finishing = False
+        self.pause_within_s_max = 0.0  # a transaction
         self._random = routes.world.random
 
     async def run(self) -> None:
@@ -69,10 +79,11 @@ class Source:
                 await self.transactions.begin()
                 for _ in range(1 + self._random.randrange(4)):
                     await self.transactions.send(TopicPartition(INPUT, self._random.randrange(PARTITIONS)))
+                    await asyncio.sleep(self._random.random() * self.pause_within_s_max)
                 await self.transactions.end(is_commit=self._random.random() < 0.7)
             except (ApiError, Unanswered):
                 await self.transactions.abandon()
-            await asyncio.sleep(self._random.random() * 0.8)
+            await asyncio.sleep(self._random.random() * (0.05 if self.pause_within_s_max else 0.8))
 
 
 class OffsetWatcher:
@@ -120,10 +131,9 @@ class SimGroups:
     """See the head of this file."""
 
     def __init__(
-        self, simulation: Simulation, history: ClientHistory, new_routes: NewRoutes, *, is_hasty: bool = False
+        self, simulation: Simulation, history: ClientHistory, new_routes: NewRoutes, sources: Sources = Sources.ANY
     ) -> None:
-        """`is_hasty`: all producers are of the older protocol, and soon give up a transaction."""
-        self._is_hasty = is_hasty
+        self._kind = sources
         self.problems: list[str] = []
         self.history = history
         self.groups = {name: history.group(name, committed_only=True) for name in ("readers", "transformers")}
@@ -146,10 +156,12 @@ class SimGroups:
         for number in range(PRODUCERS):
             name = f"source-{number}"
             process = self._simulation.machine("sources").process(name)
-            is_new = bool(self._chance.randrange(2)) and not self._is_hasty
-            is_patient = bool(self._chance.randrange(2)) and not self._is_hasty
+            is_new, is_patient = bool(self._chance.randrange(2)), bool(self._chance.randrange(2))
+            if self._kind is not Sources.ANY:
+                is_new, is_patient = False, self._kind is Sources.SLOW
             routes = self._new_routes(process, name)
             self._sources.append(Source(routes, name, self.history, is_new=is_new, is_patient=is_patient))
+            self._sources[-1].pause_within_s_max = 0.0 if self._kind is Sources.ANY else 0.3
             self._producing.append(process.start(self._sources[-1].run()))
         for group, history in self.groups.items():
             name = f"watcher of {group}"

@@ -21,6 +21,7 @@ from penstock.broker.lease import Lease
 from penstock.broker.log_cuts import cut_back
 from penstock.broker.partition import Partition
 from penstock.broker.state_log import StateLog
+from penstock.broker.transactional_produce import TransactionalProduce
 from penstock.broker.verification import Verifications
 from penstock.controller import isr, transitions
 from penstock.controller.plan import ClusterState, FencedWrite, Plan, fenced_writes
@@ -30,6 +31,10 @@ from penstock.replication.follower import EpochEnd
 from penstock.replication.leader import FollowerState, Leader
 from penstock.testing.sim_cluster_faults import FaultPlan
 from penstock.testing.sim_cluster_run import GROUPS, RECORDS, ClusterRun, Profile
+from penstock.testing.sim_groups import Sources
+from penstock.transactions import commit_many
+from penstock.transactions.commit_many import CommitMany
+from penstock.transactions.transaction import Transaction
 from penstock.zookeeper.operations import Check, Operation
 from penstock.zookeeper.topic_znodes import PartitionState
 from penstock.zookeeper.znodes import Changes
@@ -253,7 +258,14 @@ def _producers_of_followers_unknown() -> Sequence[Any]:
 
 
 def _no_verification() -> Sequence[Any]:
+    """Records of the older protocol are taken without asking their coordinator."""
+    must_ask = TransactionalProduce.must_ask
+
+    def ask_for_newer_only(self: TransactionalProduce) -> bool:
+        return self._is_add and must_ask(self)
+
     return [
+        patch.object(TransactionalProduce, "must_ask", ask_for_newer_only),
         patch.object(Verifications, "check", lambda *_arguments, **_options: None),
         patch.object(Verifications, "check_sequence", lambda *_arguments: None),
     ]
@@ -272,6 +284,19 @@ def _markers_of_old_coordinators() -> Sequence[Any]:
 
 def _group_state_told_at_once() -> Sequence[Any]:
     return [patch.object(StateLog, "_when_committed", lambda _self, tell: tell())]
+
+
+def _any_attempt_is_committed() -> Sequence[Any]:
+    """A commit of many takes whatever is open under the ids that it names."""
+
+    def open_now(self: CommitMany, named: Any) -> list[Transaction]:
+        found = [self._table.get(each.transactional_id) for each in named]
+        return [each for each in found if each is not None and each.is_ongoing]
+
+    return [
+        patch.object(CommitMany, "_open", open_now),
+        patch.object(commit_many, "_is_open_at", lambda current, _producer: current.is_ongoing),
+    ]
 
 
 # ── the profiles ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -294,7 +319,9 @@ _RESTARTS = replace(
     _with(_QUICK, lose_power_behind_a_cut=3, lose_power=1), flush_mode="os", pause=10.0, lag_time_ms=8000
 )
 _CONTROLLER_DIES = replace(_with(_QUICK, 2, kill_controller_in_the_act=1), brokers=5, topics=5, pause=4.0)
-_HASTY = replace(_with(GROUPS, 10, cut_clients=1), has_hasty_producers=True, has_batches=False, brokers=3)
+_HASTY = replace(_with(GROUPS, 10, cut_clients=1), sources=Sources.HASTY, has_batches=False, brokers=3)
+_LATE_MARKERS = replace(_with(_HASTY, 8, 1.0, late_marker=1), sources=Sources.SLOW)
+_BATCHES = replace(_with(_QUICK, 4, 2.0, kill=1, move_leaders=1, cut_clients=1), has_batches=True, pause=4.0)
 
 SAFEGUARDS = (
     Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE),
@@ -314,6 +341,7 @@ SAFEGUARDS = (
     Safeguard("five batches of each producer", _one_batch_remembered, _LEADERS_MOVE),
     Safeguard("producers known to followers", _producers_of_followers_unknown, _LEADERS_MOVE),
     Safeguard("verification of transactions", _no_verification, _HASTY),
-    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _with(GROUPS, late_marker=1)),
+    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _LATE_MARKERS),
     Safeguard("group state told when replicated", _group_state_told_at_once, GROUPS),
+    Safeguard("commit of many by exact triples", _any_attempt_is_committed, _BATCHES),
 )

@@ -92,6 +92,7 @@ class Pipe:
         self._timer: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self._stalled = False
+        self.is_held = False  # one connection may have bad luck while others between the same machines have none
         self._source = source
         self._target = target
 
@@ -107,7 +108,7 @@ class Pipe:
     def _deliver(self) -> None:
         self._timer = None
         while self._packets and self._packets[0][0] <= self._loop.time():
-            if not self._links.is_open(self._source.host, self._target.host):
+            if self.is_held or not self._links.is_open(self._source.host, self._target.host):
                 self._stalled = True
                 self._links.waiting[self] = None
                 self._expect_to_give_up()
@@ -131,6 +132,14 @@ class Pipe:
         if self._timer is None and self._packets:
             delay_s = self._links.draw_delay_s(self._source.host, self._target.host)
             self._timer = self._loop.call_later(delay_s, self._deliver, context=NEUTRAL)
+
+    def hold(self) -> None:
+        """Nothing is delivered until `let_go`; the sender does not notice."""
+        self.is_held = True
+
+    def let_go(self) -> None:
+        self.is_held = False
+        self.retry()
 
     def drop(self) -> None:
         """Forget what is under way."""
