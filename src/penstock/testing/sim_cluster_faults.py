@@ -181,6 +181,29 @@ class ClusterFaults:
                 break
         await killing
 
+    async def kill_leader_after_follower(self) -> None:
+        """A follower dies, what it lacks is committed by the others, and then the leader dies; the follower returns.
+
+        Whoever leads now has all of it, but does not know yet how much of it is committed.
+        """
+        facts = self._some_partition(isr_min=3)
+        if facts is None or facts.state is None:
+            return
+        leader, follower = facts.state.leader, self._two_others(facts)[0]
+        broker = self.cluster.broker(follower)
+        self.invariants.tell(f"{broker} is killed", facts.name)
+        broker.kill()
+        for _ in range(int(1000 * self._session_s)):
+            await asyncio.sleep(0.001)
+            if facts.state is None or follower not in facts.state.isr:
+                break
+        await self._rest(0.04)
+        killing = asyncio.ensure_future(self._kill(self.cluster.broker(leader)))
+        await self._rest(0.1)
+        if not broker.is_running:
+            await self._start(broker)
+        await killing
+
     async def kill_many(self) -> None:
         """Several brokers die at nearly the same time."""
         for broker in self.cluster.brokers:
@@ -554,6 +577,7 @@ ALL_FAULTS: Mapping[str, int] = {
     "kill": 4,
     "kill_at_an_operation": 2,
     "kill_controller_in_the_act": 1,
+    "kill_leader_after_follower": 1,
     "kill_many": 1,
     "stop_cleanly": 2,
     "lose_power": 3,

@@ -311,6 +311,9 @@ def _with(profile: Profile, count: int = 8, pause_s_max: float = 2.0, length: fl
 _LEADERS_MOVE = _with(_QUICK, 10, kill=2, cut_pair=1, uneven_links=3, move_leaders=4, cut_and_move=6, cut_off=1)
 _LATE_FETCHES = replace(_with(_QUICK, 6, 1.0, late_fetch=1), lag_time_ms=20_000)
 _BROKERS_RETURN = _with(_QUICK, kill=4, kill_many=2, pause=2, uneven_links=2, cut_off=2, lose_session=2)
+_LEADER_AFTER_FOLLOWER = replace(
+    _with(_QUICK, 5, 1.0, kill_leader_after_follower=1), has_watchers=True, pause=0.1, flush_mode="os"
+)
 _POWER = replace(
     _with(_QUICK, lose_power=5, kill=2, kill_many=2, uneven_links=1, pause=1), flush_mode="os", partitions=2
 )
@@ -328,7 +331,7 @@ SAFEGUARDS = (
     Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LATE_FETCHES),
     Safeguard("high watermark by fetches of this epoch", _fetches_of_an_old_epoch_count, _LATE_FETCHES),
     Safeguard("ISR join at the high watermark", _joins_without_high_watermark, _BROKERS_RETURN),
-    Safeguard("ISR join at this epoch's start", _joins_without_epoch_start, _BROKERS_RETURN),
+    Safeguard("ISR join at this epoch's start", _joins_without_epoch_start, _LEADER_AFTER_FOLLOWER),
     Safeguard("maximal ISR", _no_maximal_isr, _BROKERS_RETURN),
     Safeguard("acknowledgement at the high watermark", _acknowledged_at_once, _BROKERS_RETURN),
     Safeguard("min.insync.replicas before the answer", _too_few_replicas_noticed_before_only, _BROKERS_RETURN),
