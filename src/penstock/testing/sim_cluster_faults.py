@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.errors import ApiError
@@ -22,6 +21,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.testing.sim_cluster import PORT, SimCluster, SimClusterBroker
 from penstock.testing.sim_cluster_admin import elect_preferred, reassign
 from penstock.testing.sim_cluster_client import ClusterClient
+from penstock.testing.sim_fault_plan import FaultPlan as FaultPlan
 from penstock.testing.sim_invariants import Invariants, PartitionFacts
 from penstock.testing.sim_stream import Pipe
 from penstock.zookeeper.operations import Delete, Write
@@ -30,19 +30,6 @@ from penstock.zookeeper.znodes import ControllerNode
 CALM_DELAY_S = (0.0002, 0.002)
 
 Fault = Callable[[], Coroutine[Any, Any, None]]
-
-
-@dataclass(frozen=True)
-class FaultPlan:
-    """How many faults, how long between them, how likely each kind is, and how often one begins before another ends."""
-
-    count: int = 8
-    pause_s_max: float = 3.0
-    overlap_chance: float = 0.5
-    length: float = 1.0
-    """How long they last, compared with the usual."""
-    weights: Mapping[str, int] = field(default_factory=dict)
-    is_any_power_loss_allowed: bool = False
 
 
 class ClusterFaults:
