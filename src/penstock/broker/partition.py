@@ -79,6 +79,7 @@ class Partition:
         "name",
         "scrub",
         "stable_waits",
+        "start_waits",
         "state",
         "takes_at_once",
         "takes_writes",
@@ -117,6 +118,7 @@ class Partition:
         self.fetch_waits: dict[FetchWait, None] = {}
         self.follower_waits: dict[FollowerWait, None] = {}  # they are given what is not committed yet, too
         self.stable_waits: dict[FetchWait, int] = {}  # of readers of committed records: the last stable offset they saw
+        self.start_waits: list[Callable[[], None]] = []  # to be called whenever followers have told something
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
         self._writable_waits: list[Callable[[], None]] = []
         self._uncommitted_bytes = 0  # appended, and waiting for a sync to count
@@ -269,6 +271,8 @@ class Partition:
         self.takes_at_once = self._would_take_at_once
         if is_moved:
             self._all_committed()
+        for tell in self.start_waits:
+            tell()
 
     # ── following ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -587,5 +591,7 @@ class Partition:
         self._tell_fetchers()
 
     def _tell_fetchers(self) -> None:
+        for tell in self.start_waits:
+            tell()
         for wait in [*self.fetch_waits, *self.stable_waits, *self.follower_waits]:
             wait.on_change()

@@ -63,7 +63,7 @@ class ClusterAdmin:
         self.operations = 0
         self.pause_s_max = 1.5
         self.is_finishing = False
-        self.min_isr_values = ("2",)
+        self.min_isr_values = ["2"]
         self._client = client
         self._random = client.world.random
         self._brokers = brokers

@@ -81,6 +81,12 @@ class ClusterClient:
             raise ApiError(Error.LEADER_NOT_AVAILABLE)
         return await self._connected(self._addresses[known.node_id])
 
+    async def node(self, node_id: int) -> SimClient:
+        """A connection to a broker by its id."""
+        if node_id not in self._addresses:
+            raise ApiError(Error.BROKER_NOT_AVAILABLE)
+        return await self._connected(self._addresses[node_id])
+
     def epoch_of(self, where: TopicPartition) -> int:
         """The newest leader epoch that is known, -1 if none is."""
         known = self._leaders.get(where)

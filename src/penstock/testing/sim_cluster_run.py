@@ -15,7 +15,9 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from penstock.base.broker_rows_server import RACK_AWARE_SELECTOR
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.testing.histories.client_history import ClientHistory
@@ -34,6 +36,7 @@ from penstock.testing.sim_cluster_workload import (
     IdempotentProducer,
     Knowledge,
     PlainProducer,
+    Trimmer,
 )
 from penstock.testing.sim_committed import read_committed
 from penstock.testing.sim_groups import GROUP_SETTINGS, INPUT, OUTPUT, SimGroups, Sources
@@ -51,6 +54,7 @@ IN_SYNC_WITHIN_S = 60.0
 DRAINED_WITHIN_S = 60.0
 STORY_LINES_MAX = 80
 TRACE_SIZE_MAX = 2000
+TRIMMED = TopicPartition("trimmed", 0)
 CALLBACKS_PER_INSTANT_MAX = 50_000
 
 
@@ -142,6 +146,8 @@ class ClusterRun:
         self.faults = ClusterFaults(self.cluster, self.invariants, self._fault_plan(), self._member_faults())
         self.admin: ClusterAdmin | None = None
         self.batches: SimBatches | None = None
+        self.trimmer: Trimmer | None = None
+        self.rack = f"rack{1 + self.chance.randrange(brokers)}" if self.chance.randrange(2) else ""
         self.topics = ["records", *(f"records{number}" for number in range(2, profile.topics + 1))]
         self.partitions = [TopicPartition(topic, index) for topic in self.topics for index in range(profile.partitions)]
         self.problems: list[str] = []
@@ -157,6 +163,8 @@ class ClusterRun:
             "min.insync.replicas": str(self.profile.min_isr),
             "default.replication.factor": str(self.profile.replicas),
             "replica.lag.time.max.ms": str(lag_ms),
+            "replica.selector.class": RACK_AWARE_SELECTOR,
+            "leader.imbalance.check.interval.seconds": str(5 + self.chance.randrange(20)),
             "log.flush.offset.checkpoint.interval.ms": "1000",
             "replica.high.watermark.checkpoint.interval.ms": str(300 + self.chance.randrange(5000)),
             "offsets.topic.replication.factor": str(self.profile.replicas),
@@ -245,11 +253,15 @@ class ClusterRun:
             if not self.profile.is_thin:
                 self._start(IdempotentProducer, where, 0.3)
                 self._start(PlainProducer, where, 0.5, acks=1)
-                self._start(ClusterReader, where, 0.2)
+                self._start(ClusterReader, where, 0.2, rack=self.rack)
+        if not self.profile.is_thin:
+            await driver.process.start(self._create_topic(driver, TRIMMED.topic, 1))
+            self.trimmer = self._start(Trimmer, TRIMMED, 0.3)
         if self.profile.has_admin:
             client = self._client("administrator")
             brokers = len(self.cluster.brokers)
             self.admin = ClusterAdmin(client, brokers, self.partitions, self.profile.replicas)
+            self.admin.min_isr_values = ["1", "2"][self.chance.randrange(2) :]
             self._administrating = client.process.start(self.admin.run())
         if self.groups is not None:
             for topic in (INPUT, OUTPUT):
@@ -283,8 +295,8 @@ class ClusterRun:
         kind: Callable[..., ClusterWorker],
         where: TopicPartition,
         pause_s_max: float,
-        **options: int,
-    ) -> ClusterWorker:
+        **options: Any,
+    ) -> Any:
         name = f"{getattr(kind, '__name__', 'client')}-{len(self._workers)}"
         client = self._client(name)
         worker = kind(client, name, where, self.knowledge, **options)
@@ -364,11 +376,22 @@ class ClusterRun:
                 everything[where], committed[where] = await reader.process.start(self._read(reader, where))
             shown = {where: {each.value for each in found} for where, found in committed.items()}
             self.problems += self.batches.problems(shown)
+        if self.trimmer is not None:
+            await reader.process.start(self._check_trimmed(self.trimmer))
         if self.admin is not None:
             await reader.process.start(self.admin.check(reader))
             self.problems += self.admin.problems
         self.problems += [str(finding) for finding in self.history.findings(TopicsRead(everything, committed))]
         self.problems += self.knowledge.problems
+
+    async def _check_trimmed(self, trimmer: Trimmer) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(READ_WITHIN_S):
+                    return await trimmer.check()
+            except (OSError, ApiError):
+                trimmer.client.look_again(trimmer.where)
+                await asyncio.sleep(0.1)
 
     async def _read_all(self, client: ClusterClient) -> dict[TopicPartition, list[Stored]]:
         return {where: (await self._read(client, where))[0] for where in self.partitions}

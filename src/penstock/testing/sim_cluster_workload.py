@@ -5,6 +5,7 @@
 - A `PlainProducer` sends each message once, with acks 0, 1 or all, and never again. With acks=all what is acknowledged
   must stay; with fewer it may be lost, but nobody who read it may see something else there.
 - A `ClusterReader` reads a partition from its beginning on, from the leader or from whom the leader names.
+- A `Trimmer` writes to a partition of its own and deletes what is old: nothing deleted comes back, nothing else goes.
 - An `EndWatcher` asks where partitions end: never before what was known a while before it asked. (A leader that is cut
   off from the coordination service goes on while its followers fetch from it, and a while longer.)
 
@@ -29,11 +30,21 @@ from penstock.testing.sim_cluster_client import ClusterClient
 from penstock.testing.sim_routes import MOVED
 from penstock.wire.batch import CONTROL
 from penstock.wire.messages.k00_produce import ProduceResponsePartition
-from penstock.wire.messages.k01_fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
+from penstock.wire.messages.k01_fetch import (
+    FetchRequest,
+    FetchRequestPartition,
+    FetchRequestTopic,
+    FetchResponsePartition,
+)
 from penstock.wire.messages.k02_list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
+)
+from penstock.wire.messages.k21_delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsRequestPartition,
+    DeleteRecordsRequestTopic,
 )
 from penstock.wire.records import read_records
 
@@ -41,6 +52,7 @@ REQUEST_WITHIN_S = 4.0
 BACK_OFF_S = 0.1
 IN_FLIGHT_MAX = 5
 ALL = -1
+LEADER = -1  # where to read
 
 
 class Knowledge:
@@ -244,14 +256,21 @@ class PlainProducer(ClusterWorker):
 
 
 class ClusterReader(ClusterWorker):
-    """See the head of this file."""
+    """See the head of this file. One with a rack is sent to a replica there, and back when that cannot serve it."""
 
-    def __init__(self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge) -> None:
+    def __init__(
+        self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge, rack: str = ""
+    ) -> None:
         super().__init__(client, name, where, knowledge)
         self.position = 0
+        self._rack = rack
+        self._replica = LEADER
         self._stretch = knowledge.history.reading(name, where, 0)
 
     async def round(self, client: SimClient) -> None:
+        replica, self._replica = self._replica, LEADER  # unless all goes well
+        if replica != LEADER:
+            client = await self.client.node(replica)
         epoch = self.client.epoch_of(self.where) if self.world.random.randrange(2) else -1
         part = FetchRequestPartition(
             partition=self.where.partition,
@@ -262,6 +281,7 @@ class ClusterReader(ClusterWorker):
         request = FetchRequest(
             max_wait_ms=self.world.random.randrange(500),
             min_bytes=1,
+            rack_id=self._rack,
             topics=[FetchRequestTopic(topic=self.where.topic, partitions=[part])],
         )
         answer = await client.call(request, FETCH_VERSION)
@@ -270,10 +290,16 @@ class ClusterReader(ClusterWorker):
         row = answer.responses[0].partitions[0]
         self.knowledge.operations += 1
         error = Error(row.error_code)
-        if error is Error.OFFSET_OUT_OF_RANGE:
+        if error is Error.OFFSET_OUT_OF_RANGE and replica == LEADER:
             self.problem(f"offset {self.position}, up to where it has read, is said to be out of range")
         if error is not Error.NONE:
             raise ApiError(error)
+        self._take(row)
+        self._replica = row.preferred_read_replica if row.preferred_read_replica != LEADER else replica
+        if self.world.random.randrange(20) == 0:
+            self._replica = LEADER  # now and then the leader is asked who is best
+
+    def _take(self, row: FetchResponsePartition) -> None:
         for batch in batches_of(row):
             if not batch.header.attributes & CONTROL:
                 for record in read_records(memoryview(batch.content)):
@@ -281,6 +307,60 @@ class ClusterReader(ClusterWorker):
                         self.knowledge.history.saw(self._stretch, record.offset, record.value)
             self.position = max(self.position, batch.header.next_offset)
         self.knowledge.learned(self.where, self.position)
+
+
+class Trimmer(ClusterWorker):
+    """See the head of this file."""
+
+    def __init__(self, client: ClusterClient, name: str, where: TopicPartition, knowledge: Knowledge) -> None:
+        super().__init__(client, name, where, knowledge)
+        self.start_offset = 0  # what is before it was deleted, as far as was told
+        self._asked_offset = 0  # what is before it may be deleted
+        self._values: dict[int, bytes] = {}
+        self._number = 0
+
+    async def round(self, client: SimClient) -> None:
+        if self._values and self.world.random.randrange(4) == 0:
+            await self._delete(client)
+        else:
+            await self._write(client)
+
+    async def _write(self, client: SimClient) -> None:
+        self._number += 1
+        value = f"{self._number} of {self.name}".encode()
+        answer = await client.produce(*self.where, batch_of([value]), timeout_ms=int(REQUEST_WITHIN_S * 900))
+        if answer.error_code:
+            raise ApiError(Error(answer.error_code))
+        self.acknowledged += 1
+        self._values[answer.base_offset] = value
+
+    async def _delete(self, client: SimClient) -> None:
+        offset = self.world.random.randrange(max(self._values) + 2)
+        self._asked_offset = max(self._asked_offset, offset)
+        part = DeleteRecordsRequestPartition(partition_index=self.where.partition, offset=offset)
+        row = DeleteRecordsRequestTopic(name=self.where.topic, partitions=[part])
+        request = DeleteRecordsRequest(topics=[row], timeout_ms=int(REQUEST_WITHIN_S * 900))
+        answer = (await client.call(request)).topics[0].partitions[0]
+        if answer.error_code:
+            raise ApiError(Error(answer.error_code))
+        self.start_offset = max(self.start_offset, answer.low_watermark)
+        if answer.low_watermark < offset:
+            self.problem(f"asked to delete what is before {offset}, it was told {answer.low_watermark}")
+
+    async def check(self) -> None:
+        """At the end: what is there, from where on; OSError or ApiError if that cannot be read now."""
+        client = await self.client.leader(self.where)
+        start_offset = await client.list_offset(*self.where, -2)
+        if not self.start_offset <= start_offset <= self._asked_offset:
+            self.problem(f"{self.where} starts at {start_offset}, not in {self.start_offset}..{self._asked_offset}")
+        stored = {
+            record.offset: record.value
+            for batch in await client.read_all(*self.where, start_offset)
+            for record in read_records(memoryview(batch.content))
+        }
+        for offset, value in self._values.items():
+            if offset >= start_offset and stored.get(offset) != value:
+                self.problem(f"{value!r} was acknowledged at {offset} of {self.where}, where {stored.get(offset)!r} is")
 
 
 class EndWatcher(ClusterWorker):

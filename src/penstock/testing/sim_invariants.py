@@ -276,7 +276,7 @@ class Invariants:
 
     def _check_committed(self, facts: PartitionFacts, replica: Replica, partition: Partition) -> None:
         """Compare what this replica takes for committed with what others did, or be the first to know of it."""
-        if replica.high_watermark > replica.end_offset and replica.batches:
+        if replica.high_watermark > replica.end_offset:
             self._broken(
                 f"broker {replica.broker_id}: high watermark {replica.high_watermark} is beyond the end of the log "
                 f"{replica.end_offset}",

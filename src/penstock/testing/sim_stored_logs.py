@@ -47,11 +47,8 @@ class Replica:
         self.has_lost = False  # the same, until it is in sync again
         self.min_isr = 0  # as its broker knows the setting
         self.same_until = 0  # below this offset it was compared with what is committed
+        self.end_offset = 0
         self._log: PartitionLog | None = None
-
-    @property
-    def end_offset(self) -> int:
-        return self.batches[-1].next_offset if self.batches else 0
 
     def is_news(self, log: PartitionLog) -> bool:
         """Whether the log is not as it was when last looked at."""
@@ -66,7 +63,8 @@ class Replica:
         while self.batches and self.batches[-1].next_offset > log.end_offset:
             self.batches.pop()
             is_cut = True
-        self.same_until = min(self.same_until, self.end_offset)
+        self.end_offset = log.end_offset
+        self.same_until = min(self.same_until, log.end_offset)
         self._read_on(log, disk)
         return is_cut
 

@@ -1,9 +1,16 @@
-"""DeleteRecords (0-2): move the start of logs forward; -1 means to the high watermark."""
+"""DeleteRecords (0-2): move the start of logs forward; -1 means to the high watermark.
+
+The answer comes when all replicas in sync have deleted the records, too: otherwise the next leader could bring them
+back.
+"""
 
 from __future__ import annotations
 
+import asyncio
+
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
+from penstock.broker.partition import Partition
 from penstock.broker.requests import RequestContext
 from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.wire.messages.k21_delete_records import (
@@ -20,16 +27,19 @@ TO_HIGH_WATERMARK = -1
 async def handle(broker: Broker, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
     topics = [
         DeleteRecordsResponseTopic(
-            name=topic.name, partitions=[await _delete(broker, topic.name, part) for part in topic.partitions]
+            name=topic.name,
+            partitions=[await _delete(broker, topic.name, part, request.timeout_ms) for part in topic.partitions],
         )
         for topic in request.topics
     ]
     return DeleteRecordsResponse(topics=topics)
 
 
-async def _delete(broker: Broker, topic: str, part: DeleteRecordsRequestPartition) -> DeleteRecordsResponsePartition:
+async def _delete(
+    broker: Broker, topic: str, part: DeleteRecordsRequestPartition, timeout_ms: int
+) -> DeleteRecordsResponsePartition:
     try:
-        partition = broker.partitions.find(topic, part.partition_index)
+        partition = broker.partitions.find_led(topic, part.partition_index)
         if topic in INTERNAL_TOPICS:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"only the broker itself deletes records of {topic}")
         if not partition.log.config.deletes:
@@ -38,6 +48,7 @@ async def _delete(broker: Broker, topic: str, part: DeleteRecordsRequestPartitio
         if not 0 <= offset <= partition.high_watermark:
             raise ApiError(Error.OFFSET_OUT_OF_RANGE)
         await broker.partitions.delete_records(partition, offset)
+        await _until_all_start_at(partition, offset, timeout_ms / 1000)
     except ApiError as error:
         return DeleteRecordsResponsePartition(
             partition_index=part.partition_index, low_watermark=-1, error_code=error.error
@@ -45,3 +56,27 @@ async def _delete(broker: Broker, topic: str, part: DeleteRecordsRequestPartitio
     return DeleteRecordsResponsePartition(
         partition_index=part.partition_index, low_watermark=partition.log.start_offset
     )
+
+
+async def _until_all_start_at(partition: Partition, offset: int, timeout_s: float) -> None:
+    """Returns when no replica in sync has anything before an offset; ApiError if that cannot be known, or not now."""
+    leader = partition.require_leader()
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def look() -> None:
+        others = leader.maximal_isr - {leader.broker_id}
+        has_moved = partition.leader is not leader
+        if not done.done() and (has_moved or all(leader.followers[each].log_start_offset >= offset for each in others)):
+            done.set_result(None)
+
+    partition.start_waits.append(look)
+    try:
+        look()
+        async with asyncio.timeout(timeout_s):
+            await done
+    except TimeoutError as error:
+        raise ApiError(Error.REQUEST_TIMED_OUT) from error
+    finally:
+        partition.start_waits.remove(look)
+    if partition.leader is not leader:
+        raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
