@@ -24,10 +24,10 @@ from penstock.testing.histories.client_history import ClientHistory
 from penstock.testing.histories.facts import Stored, TopicsRead
 from penstock.testing.sim_batches import PARTITIONS as SINK_PARTITIONS
 from penstock.testing.sim_batches import SINK, SimBatches
-from penstock.testing.sim_cluster import SimCluster
+from penstock.testing.sim_cluster import DATA, SimCluster
 from penstock.testing.sim_cluster_admin import ClusterAdmin
 from penstock.testing.sim_cluster_client import ClusterClient
-from penstock.testing.sim_cluster_faults import ALL_FAULTS, MEMBER_FAULTS, ClusterFaults, Fault, FaultPlan
+from penstock.testing.sim_cluster_faults import ALL_FAULTS, MEMBER_FAULTS, ClusterFaults, Fault
 from penstock.testing.sim_cluster_workload import (
     ALL,
     ClusterReader,
@@ -39,7 +39,8 @@ from penstock.testing.sim_cluster_workload import (
     Trimmer,
 )
 from penstock.testing.sim_committed import read_committed
-from penstock.testing.sim_groups import GROUP_SETTINGS, INPUT, OUTPUT, SimGroups, Sources
+from penstock.testing.sim_fault_plan import FaultPlan
+from penstock.testing.sim_groups import GROUP_SETTINGS, INPUT, OUTPUT, Contents, SimGroups, Sources
 from penstock.testing.sim_groups import PARTITIONS as GROUP_PARTITIONS
 from penstock.testing.sim_invariants import BrokenPromise, Invariants, PartitionFacts
 from penstock.testing.sim_loop import CURRENT_PROCESS, SimulationError
@@ -159,6 +160,7 @@ class ClusterRun:
     def _settings(self) -> dict[str, str]:
         lag_ms = self.profile.lag_time_ms or 1500 + self.chance.randrange(6000)
         return {
+            "log.dirs": (f"{DATA}/logs", f"{DATA}/logs,{DATA}/more")[self.chance.randrange(2)],
             "log.flush.mode": self.flush_mode,
             "min.insync.replicas": str(self.profile.min_isr),
             "default.replication.factor": str(self.profile.replicas),
@@ -367,7 +369,7 @@ class ClusterRun:
         everything = await reader.process.start(self._read_all(reader))
         committed = dict(everything)
         if self.groups is not None:
-            more, more_committed = await reader.process.start(self.groups.read_all(reader))
+            more, more_committed = await reader.process.start(self._read_groups(self.groups, reader))
             everything.update(more)
             committed.update(more_committed)
             self.problems += self.groups.problems
@@ -383,6 +385,15 @@ class ClusterRun:
             self.problems += self.admin.problems
         self.problems += [str(finding) for finding in self.history.findings(TopicsRead(everything, committed))]
         self.problems += self.knowledge.problems
+
+    async def _read_groups(self, groups: SimGroups, reader: ClusterClient) -> tuple[Contents, Contents]:
+        while True:
+            try:
+                async with asyncio.timeout(READ_WITHIN_S):
+                    return await groups.read_all(reader)
+            except (OSError, ApiError):
+                reader.start_over()
+                await asyncio.sleep(0.1)
 
     async def _check_trimmed(self, trimmer: Trimmer) -> None:
         while True:

@@ -40,6 +40,9 @@ INPUT, OUTPUT = "input", "output"
 LEFT_WITHIN_S = 60.0
 ASKED_WITHIN_S = 3.0
 
+#: What is in partitions.
+Contents = dict[TopicPartition, list[Stored]]
+
 #: The routes of a client of that name in a process.
 NewRoutes = Callable[[Process, str], Routes]
 
@@ -283,11 +286,10 @@ class SimGroups:
         sources = {value: source for each in self._transforming for value, source in each.sources.items()}
         return [sources[record.value or b""] for record in outputs]
 
-    async def read_all(
-        self, reader: Routes
-    ) -> tuple[dict[TopicPartition, list[Stored]], dict[TopicPartition, list[Stored]]]:
+    async def read_all(self, reader: Routes) -> tuple[Contents, Contents]:
         """Everything in both topics, and what is committed of it; what was transformed twice is a problem."""
-        everything, committed = {}, {}
+        everything: Contents = {}
+        committed: Contents = {}
         for topic in (INPUT, OUTPUT):
             for index in range(PARTITIONS):
                 where = TopicPartition(topic, index)

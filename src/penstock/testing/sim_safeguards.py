@@ -29,8 +29,8 @@ from penstock.log import partition_log
 from penstock.log.producers import ProducerStates
 from penstock.replication.follower import EpochEnd
 from penstock.replication.leader import FollowerState, Leader
-from penstock.testing.sim_cluster_faults import FaultPlan
 from penstock.testing.sim_cluster_run import GROUPS, RECORDS, ClusterRun, Profile
+from penstock.testing.sim_fault_plan import FaultPlan
 from penstock.testing.sim_groups import Sources
 from penstock.transactions import commit_many
 from penstock.transactions.commit_many import CommitMany
