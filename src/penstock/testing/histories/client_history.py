@@ -152,10 +152,13 @@ class ClientHistory:
             self._groups.append(one)
         return one
 
-    def interrupted(self) -> None:
-        """A broker is about to be killed, or its connections cut: whoever is waiting for an answer now gets another."""
+    def interrupted(self, at_s: float | None = None) -> None:
+        """A broker is about to be killed, or its connections cut: whoever is waiting for an answer now gets another.
+
+        Where that is told later, `at_s` is when it was.
+        """
         with self._changed:
-            self._interruptions_s.append(self.clock())
+            self._interruptions_s.append(self.clock() if at_s is None else at_s)
 
     # The verdict
 
