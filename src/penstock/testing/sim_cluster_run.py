@@ -264,6 +264,7 @@ class ClusterRun:
             brokers = len(self.cluster.brokers)
             self.admin = ClusterAdmin(client, brokers, self.partitions, self.profile.replicas)
             self.admin.min_isr_values = ["1", "2"][self.chance.randrange(2) :]
+            self.invariants.is_one_enough = "1" in self.admin.min_isr_values
             self._administrating = client.process.start(self.admin.run())
         if self.groups is not None:
             for topic in (INPUT, OUTPUT):

@@ -78,8 +78,11 @@ class PartitionFacts:
         found = [self.replicas.get(broker_id) for broker_id in (*state.isr, *state.eligible)]
         return [replica for replica in found if replica is not None and not replica.is_lossy]
 
-    def can_lose(self, broker_id: int) -> bool:
-        """Whether what is committed survives the loss of what one replica has not synced."""
+    def can_lose(self, broker_id: int, *, is_one_enough: bool) -> bool:
+        """Whether what is committed survives the loss of what one replica has not synced.
+
+        It may have been committed by one replica alone if at times `is_one_enough`.
+        """
         if self.state is None:
             return False
         others = [
@@ -87,7 +90,7 @@ class PartitionFacts:
         ]
         if not self.committed:
             return True
-        if min((replica.min_isr for replica in self.replicas.values()), default=0) < 2:
+        if is_one_enough:
             return any(replica.broker_id != broker_id for replica in self.next_leaders())
         return not any(replica.has_lost for replica in others)
 
@@ -109,6 +112,7 @@ class Invariants:
         self.problems: list[str] = []
         self.story: deque[Event] = deque(maxlen=STORY_SIZE_MAX)
         self.facts: dict[tuple[UUID, int], PartitionFacts] = {}
+        self.is_one_enough = False  # whether somebody sets `min.insync.replicas` to 1
         self.looks = 0
         self.states_written = 0
         self._now = cluster.simulation.loop.time
@@ -223,7 +227,6 @@ class Invariants:
             )
         replica.epoch, replica.is_leading = partition.epoch, partition.leader is not None
         replica.high_watermark, replica.start_offset = partition.high_watermark, partition.log.start_offset
-        replica.min_isr = partition.config.min_isr
         self._check_committed(facts, replica, partition)
 
     def _facts_of(self, partition: Partition) -> PartitionFacts:
@@ -364,7 +367,7 @@ class Invariants:
         enough to commit, another one that may lead must have everything.
         """
         return all(
-            facts.can_lose(broker.broker_id)
+            facts.can_lose(broker.broker_id, is_one_enough=self.is_one_enough)
             for facts in self.facts.values()
             if facts.state is None or broker.broker_id in facts.state.replicas
         )

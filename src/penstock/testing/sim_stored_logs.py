@@ -45,7 +45,6 @@ class Replica:
         self.is_leading = False
         self.is_lossy = False  # its machine has lost power, and the controller does not know yet what that has cost
         self.has_lost = False  # the same, until it is in sync again
-        self.min_isr = 0  # as its broker knows the setting
         self.same_until = 0  # below this offset it was compared with what is committed
         self.end_offset = 0
         self._log: PartitionLog | None = None
