@@ -16,7 +16,6 @@ from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
 from penstock.broker.partition_config import PartitionConfig, partition_config
 from penstock.log.log_directory import LogDirectory
-from penstock.zookeeper.errors import CoordinationError
 
 logger = logging.getLogger(__name__)
 
@@ -181,10 +180,7 @@ class Maintenance:
 
     async def finish_deletions(self) -> None:
         """Of topics whose deletion was held up: a disk, or the coordination service, was out of reach."""
-        try:
-            await self._broker.topics.finish_deletions()
-        except CoordinationError as error:
-            logger.info("deletions are finished later: %s", error)
+        await self._broker.topics.finish_deletions()
 
     async def remove_deleted(self) -> None:
         """Remove the folders of deleted partitions."""

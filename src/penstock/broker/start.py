@@ -55,6 +55,7 @@ from penstock.broker.transaction_shards import transaction_shards
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import NodeExistsError
+from penstock.zookeeper.patience import until_answered
 from penstock.zookeeper.znodes import BrokerNode, Endpoint, first_znodes
 
 logger = logging.getLogger(__name__)
@@ -122,9 +123,9 @@ async def start_broker(
 ) -> RunningBroker:
     """Start a broker on its data; raises StartError. `process_figures` is for the metrics of a process of its own."""
     node_id = settings.integer("node.id")
-    await _make_first_znodes(world, coordination)
+    await until_answered(coordination, lambda: _make_first_znodes(world, coordination))
     view = ClusterView(coordination)
-    await view.load()
+    await until_answered(coordination, view.load)
     lease = Lease(world.clock, coordination)
     role = ControllerRole(node_id, coordination, view, world.clock, lambda topic: broker.topics.rules_of(topic))
     try:
@@ -226,7 +227,7 @@ async def _serve(
         listeners = await _listen(server, broker.settings)
         await _serve_metrics(metrics)
         broker.view.start_following()
-        await _register(broker, listeners)
+        await until_answered(coordination, lambda: _register(broker, listeners))
         broker.role.start()
         broker.isr_changes.start()
         broker.failed_replicas.start()

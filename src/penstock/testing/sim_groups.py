@@ -266,7 +266,9 @@ class SimGroups:
                 for index in range(PARTITIONS):
                     client = await reader.leader(TopicPartition(topic, index))
                     found = await client.fetch(topic, index, 0, max_bytes=1)
-                    if found.error_code or found.last_stable_offset != await client.list_offset(topic, index, -1):
+                    if found.error_code:
+                        raise ApiError(Error(found.error_code))
+                    if found.last_stable_offset != await client.list_offset(topic, index, -1):
                         return False
             wanted = {record.value for index in range(PARTITIONS) for record in await self._read(reader, INPUT, index)}
             if not all(self.groups["readers"].given(value or b"") for value in wanted):

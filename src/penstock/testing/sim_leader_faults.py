@@ -72,6 +72,27 @@ class LeaderFaults(FaultTools):
         self._links.set_delay(names[slow], names[leader], *CALM_DELAY_S)
         self._links.set_delay(names[leader], names[behind], *CALM_DELAY_S)
 
+    async def lead_again(self) -> None:
+        """A leader gets its role back from a replica that had received less; another one hears of it late.
+
+        What that other one had fetched before says nothing about what it has now.
+        """
+        facts = self._some_partition(isr_min=3)
+        if facts is None or facts.state is None:
+            return
+        leader, state = facts.state.leader, facts.state
+        other, behind = self._two_others(facts)
+        names = {broker.broker_id: broker.machine.name for broker in self.cluster.brokers}
+        self.invariants.tell(f"{behind} hears slowly, then {other}", facts.name)
+        self._links.set_delay(names[leader], names[behind], 0.3, 0.6)
+        await asyncio.sleep(0.6 + 0.4 * self._chance.random())
+        await self._lead_by(facts.name, [behind, *(each for each in state.replicas if each != behind)])
+        self._links.set_delay(names[leader], names[behind], *CALM_DELAY_S)
+        self._links.set_delay(names[leader], names[other], 0.6, 0.9)
+        await self._lead_by(facts.name, [leader, *(each for each in state.replicas if each != leader)])
+        await asyncio.sleep(0.8)
+        self._links.set_delay(names[leader], names[other], *CALM_DELAY_S)
+
     async def late_marker(self) -> None:
         """Markers of transactions are still on their way when another broker is their coordinator, and writes them."""
         facts = self._some_partition(isr_min=2, topic="__transaction_state")

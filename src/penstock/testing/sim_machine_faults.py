@@ -13,7 +13,7 @@ import os
 
 from penstock.testing.sim_cluster import SimClusterBroker
 from penstock.testing.sim_disk import CAPACITY_BYTES
-from penstock.testing.sim_fault_tools import FaultTools
+from penstock.testing.sim_fault_tools import CALM_DELAY_S, FaultTools
 from penstock.zookeeper.operations import Delete, Write
 from penstock.zookeeper.znodes import ControllerNode
 
@@ -54,22 +54,29 @@ class MachineFaults(FaultTools):
     async def kill_leader_after_follower(self) -> None:
         """A follower dies, what it lacks is committed by the others, and then the leader dies; the follower returns.
 
-        Whoever leads now has all of it, but does not know yet how much of it is committed.
+        Whoever leads now has all of it, but has not heard yet how much of it is committed.
         """
         facts = self._some_partition(isr_min=3)
         if facts is None or facts.state is None:
             return
-        leader, follower = facts.state.leader, self._two_others(facts)[0]
+        leader, (follower, survivor) = facts.state.leader, self._two_others(facts)
+        names = {broker.broker_id: broker.machine.name for broker in self.cluster.brokers}
         broker = self.cluster.broker(follower)
-        self.invariants.tell(f"{broker} is killed", facts.name)
+        self.invariants.tell(f"{broker} is killed, and {names[survivor]} hears slowly", facts.name)
+        self._links.set_delay(names[leader], names[survivor], 0.05, 0.1)
         broker.kill()
         for _ in range(int(1000 * self._session_s)):
             await asyncio.sleep(0.001)
             if facts.state is None or follower not in facts.state.isr:
                 break
-        await self._rest(0.04)
+        end_offset = facts.replica(follower).end_offset
+        for _ in range(500):
+            await asyncio.sleep(0.0005)
+            if facts.replica(leader).high_watermark > end_offset:
+                break
         killing = asyncio.ensure_future(self._kill(self.cluster.broker(leader)))
-        await self._rest(0.1)
+        await self._rest(0.02)
+        self._links.set_delay(names[leader], names[survivor], *CALM_DELAY_S)
         if not broker.is_running:
             await self._start(broker)
         await killing

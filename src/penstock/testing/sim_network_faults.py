@@ -31,6 +31,24 @@ class NetworkFaults(FaultTools):
         others = [name for name in self._simulation.machines if name != broker.machine.name]
         await self._cut([(broker.machine.name, other) for other in others], f"{broker} and everybody")
 
+    async def strand_leader(self) -> None:
+        """A leader is cut off from the other brokers and from the keeper for longer than its session lives.
+
+        Clients still reach it, and some know of no other.
+        """
+        facts = self._some_partition(isr_min=2)
+        if facts is None or facts.state is None:
+            return
+        leader = self.cluster.broker(facts.state.leader).machine.name
+        others = sorted(self._servers() - {leader})
+        self.invariants.tell(f"{leader}, which leads, and {', '.join(others)}: cut", facts.name)
+        for other in others:
+            self._links.cut_both(leader, other)
+        await asyncio.sleep((1 + 2.5 * self._chance.random()) * self._session_s)
+        self.invariants.tell(f"{leader} and {', '.join(others)}: mended", facts.name)
+        for other in others:
+            self._links.heal(leader, other)
+
     async def _cut(self, pairs: list[tuple[str, str]], what: str) -> None:
         way = self._chance.randrange(4)
         self.invariants.tell(f"{what}: cut{('', ', towards', ', away from', '')[way]}")

@@ -309,7 +309,8 @@ def _with(profile: Profile, count: int = 8, pause_s_max: float = 2.0, length: fl
 
 
 _LEADERS_MOVE = _with(_QUICK, 10, kill=2, cut_pair=1, uneven_links=3, move_leaders=4, cut_and_move=6, cut_off=1)
-_LATE_FETCHES = replace(_with(_QUICK, 6, 1.0, late_fetch=1), lag_time_ms=20_000)
+_LATE_FETCHES = replace(_with(_QUICK, 6, 1.0, late_fetch=1), lag_time_ms=20_000, pause=0.2)
+_LEADS_AGAIN = replace(_with(_QUICK, 6, 1.0, lead_again=1), lag_time_ms=20_000, pause=0.2)
 _BROKERS_RETURN = _with(_QUICK, kill=4, kill_many=2, pause=2, uneven_links=2, cut_off=2, lose_session=2)
 _LEADER_AFTER_FOLLOWER = replace(
     _with(_QUICK, 5, 1.0, kill_leader_after_follower=1), has_watchers=True, pause=0.1, flush_mode="os"
@@ -324,27 +325,30 @@ _RESTARTS = replace(
 _CONTROLLER_DIES = replace(_with(_QUICK, 2, kill_controller_in_the_act=1), brokers=5, topics=5, pause=4.0)
 _HASTY = replace(_with(GROUPS, 10, cut_clients=1), sources=Sources.HASTY, has_batches=False, brokers=3)
 _LATE_MARKERS = replace(_with(_HASTY, 8, 1.0, late_marker=1), sources=Sources.SLOW)
+_LATE_STATE = replace(
+    _with(GROUPS, 8, kill=2, uneven_links=3, cut_and_move=4, move_leaders=1), has_batches=False, brokers=3
+)
 _BATCHES = replace(_with(_QUICK, 4, 2.0, kill=1, move_leaders=1, cut_clients=1), has_batches=True, pause=4.0)
 
 SAFEGUARDS = (
-    Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE),
-    Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LATE_FETCHES),
-    Safeguard("high watermark by fetches of this epoch", _fetches_of_an_old_epoch_count, _LATE_FETCHES),
-    Safeguard("ISR join at the high watermark", _joins_without_high_watermark, _BROKERS_RETURN),
-    Safeguard("ISR join at this epoch's start", _joins_without_epoch_start, _LEADER_AFTER_FOLLOWER),
-    Safeguard("maximal ISR", _no_maximal_isr, _BROKERS_RETURN),
+    Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE, 7),
+    Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LATE_FETCHES, 14),
+    Safeguard("high watermark by fetches of this epoch", _fetches_of_an_old_epoch_count, _LEADS_AGAIN),
+    Safeguard("ISR join at the high watermark", _joins_without_high_watermark, _BROKERS_RETURN, 9),
+    Safeguard("ISR join at this epoch's start", _joins_without_epoch_start, _LEADER_AFTER_FOLLOWER, 2),
+    Safeguard("maximal ISR", _no_maximal_isr, _BROKERS_RETURN, 24),
     Safeguard("acknowledgement at the high watermark", _acknowledged_at_once, _BROKERS_RETURN),
-    Safeguard("min.insync.replicas before the answer", _too_few_replicas_noticed_before_only, _BROKERS_RETURN),
-    Safeguard("high watermark with min.insync.replicas", _high_watermark_with_too_few, _BROKERS_RETURN),
-    Safeguard("eligible leaders", _nobody_is_eligible, _POWER),
-    Safeguard("broker epochs", _no_broker_epoch, _RESTARTS),
+    Safeguard("min.insync.replicas before the answer", _too_few_replicas_noticed_before_only, _BROKERS_RETURN, 4),
+    Safeguard("high watermark with min.insync.replicas", _high_watermark_with_too_few, _BROKERS_RETURN, 1),
+    Safeguard("eligible leaders", _nobody_is_eligible, _POWER, 1),
+    Safeguard("broker epochs", _no_broker_epoch, _RESTARTS, 9),
     Safeguard("controller epoch", _no_controller_epoch, _with(_QUICK, take_role_away=4, kill=2, pause=1)),
-    Safeguard("notice in the multi", _notice_apart, _CONTROLLER_DIES),
-    Safeguard("lease", _no_lease, _with(_QUICK, length=2.0, isolate=3, cut_off=4)),
+    Safeguard("notice in the multi", _notice_apart, _CONTROLLER_DIES, 3),
+    Safeguard("lease", _no_lease, _with(_QUICK, 3, strand_leader=1), 5),
     Safeguard("five batches of each producer", _one_batch_remembered, _LEADERS_MOVE),
     Safeguard("producers known to followers", _producers_of_followers_unknown, _LEADERS_MOVE),
-    Safeguard("verification of transactions", _no_verification, _HASTY),
-    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _LATE_MARKERS),
-    Safeguard("group state told when replicated", _group_state_told_at_once, GROUPS),
-    Safeguard("commit of many by exact triples", _any_attempt_is_committed, _BATCHES),
+    Safeguard("verification of transactions", _no_verification, _HASTY, 6),
+    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _LATE_MARKERS, 7),
+    Safeguard("group state told when replicated", _group_state_told_at_once, _LATE_STATE, 2),
+    Safeguard("commit of many by exact triples", _any_attempt_is_committed, _BATCHES, 2),
 )
