@@ -191,7 +191,6 @@ def test_a_cluster_that_is_well(on_broker: Command, new_topic: Command, ids: lis
     assert on_broker("config", "list").code == 0, "each broker is asked for its own settings"
 
 
-@pytest.mark.slow  # once a copy stayed behind for 90 s here, and it is not known why yet
 def test_how_far_copies_reach(on_broker: Command, new_topic: Command, ids: list[int]) -> None:
     """Every broker tells the end of its own copy, so that nothing is behind in the end."""
     topic = new_topic([ids])

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from penstock.base.errors import ApiError
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import read_file, write_file_durably
 from penstock.log.config import LogConfig
@@ -165,6 +166,19 @@ def test_a_log_that_is_cut_lowers_the_checkpoint_first(bench: Any) -> None:
     directory.write_offsets()
     log.truncate_to(2)
     assert read_file(disk, f"{PATH}/{RECOVERY_POINTS_FILE}") == b"0\n1\norders 0 2\n"
+
+
+def test_a_cut_that_cannot_be_noted_changes_nothing(bench: Any) -> None:
+    disk = SimDisk()
+    log = open_directory(disk).open_partition(ORDERS, TOPIC_ID, CONFIG)
+    append(bench, log, 4)
+    log.flush()
+    disk.set_capacity(0)
+    for cut in (lambda: log.truncate_to(2), lambda: log.truncate_fully_and_start_at(9)):
+        with pytest.raises(ApiError, match="No space left"):
+            cut()
+        assert (log.start_offset, log.end_offset, log.recovery_point) == (0, 4, 4)
+    assert len(read_all(log)) == 1
 
 
 def test_a_deleted_partition_leaves_nothing_to_the_next_of_its_name(bench: Any) -> None:

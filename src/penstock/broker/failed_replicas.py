@@ -4,7 +4,8 @@ What there is to tell is read off the state of the cluster, not remembered: a re
 and that still leads, or is in an ISR with others. So it does not matter how often it is told, to whom, or what became
 of the answer. A replica that is alone in its ISR stays there, without a leader, until the directory is back.
 
-If nobody can be told for long (`log.dir.failure.timeout.ms`), the broker ends: without it others are elected.
+If nobody can be told for long (`log.dir.failure.timeout.ms`), the broker ends: without it others are elected. It ends
+too when none of its directories is left, for then it would be given new replicas and could not hold them.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class FailedReplicas:
             await self._news.wait()
             self._news.clear()
             try:
+                if all(directory.offline is not None for directory in self._partitions.directories):
+                    await self._give_up()
                 await self._tell()
                 self._failing_since_s = None
             except (PeerError, TimeoutError, CoordinationError) as error:
@@ -98,6 +101,12 @@ class FailedReplicas:
             except Exception:
                 logger.exception("the controller could not be told of failed replicas, and is told again")
                 await self._again_soon()
+
+    async def _give_up(self) -> None:
+        logger.error("every log directory has failed: the broker ends")
+        while True:
+            self.on_give_up()  # again, for whoever is starting the broker does not listen yet
+            await asyncio.sleep(RETRY_S)
 
     async def _again_soon(self) -> None:
         now_s = self._monotonic()

@@ -499,10 +499,17 @@ class PartitionLog(LogEnd):
         """Make durable where the next recovery begins, before anything is cut: a crash in between completes the cut."""
         assert not self._unsynced.is_flushing, "a flush of this log is under way"
         self._generation += 1
-        if (recovery_point, start_offset) != (self.recovery_point, self.start_offset):
+        before = self.recovery_point, self.start_offset
+        if (recovery_point, start_offset) != before:
             self.recovery_point, self.start_offset = recovery_point, start_offset
             if self._lower_recovery_point is not None:
-                self._lower_recovery_point()
+                try:
+                    self._lower_recovery_point()
+                except OSError as error:
+                    self.recovery_point, self.start_offset = before  # nothing is cut
+                    if isinstance(error, NoSpaceError):
+                        raise ApiError(Error.KAFKA_STORAGE_ERROR, f"no room to note a cut: {error}") from error
+                    raise
 
     def _drop_later_segments(self, from_index: int) -> None:
         dropped = [segment.base_offset for segment in self._segments[from_index:]]

@@ -380,6 +380,8 @@ class ClusterRun:
             shown = {where: {each.value for each in found} for where, found in committed.items()}
             self.problems += self.batches.problems(shown)
         if self.trimmer is not None:
+            if self.faults.happened["lose_all_power"]:
+                self.trimmer.start_offset = 0  # followers note at their leisure how much was deleted
             await reader.process.start(self._check_trimmed(self.trimmer))
         if self.admin is not None:
             await reader.process.start(self.admin.check(reader))

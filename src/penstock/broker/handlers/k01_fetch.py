@@ -301,7 +301,7 @@ class _Fetch:
         """Fill in the answer for one partition; returns the bytes of its records."""
         log = partition.log
         self._tell_offsets(partition, answer)
-        answer.diverging = parting_of(partition, item.fetch_offset, item.last_fetched_epoch)
+        answer.diverging = _parting(item, partition)
         if answer.diverging is not None:
             return 0
         end_offset = answer.last_stable_offset if self._is_committed_only else answer.high_watermark
@@ -471,3 +471,16 @@ class _Fetch:
                 answer.current_leader = node.node_id, found.epoch
                 endpoints[node.node_id] = EndpointAnswer(node.node_id, node.host, node.port, node.rack)
         return list(endpoints.values())
+
+
+def _parting(item: FetchedPartition, partition: Partition) -> tuple[int, int] | None:
+    """Where a consumer's records part from the log, if they do. Only a leader can tell: other replicas may be behind."""
+    try:
+        found = parting_of(partition, item.fetch_offset, item.last_fetched_epoch)
+    except ApiError:
+        if partition.leader is None:
+            raise ApiError(Error.NOT_LEADER_OR_FOLLOWER) from None
+        raise
+    if found is not None and partition.leader is None:
+        raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
+    return found
