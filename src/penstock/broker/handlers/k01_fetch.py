@@ -474,7 +474,7 @@ class _Fetch:
 
 
 def _parting(item: FetchedPartition, partition: Partition) -> tuple[int, int] | None:
-    """Where a consumer's records part from the log, if they do. Only a leader can tell: other replicas may be behind."""
+    """Where a consumer's records part from the log, if they do. Only a leader can tell: a follower may be behind."""
     try:
         found = parting_of(partition, item.fetch_offset, item.last_fetched_epoch)
     except ApiError:
