@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 from penstock.testing.sim_cluster_run import ClusterRun, Profile, RunResult
 
@@ -29,16 +30,16 @@ class Tally:
 
     def __init__(self) -> None:
         self.failed: list[int] = []
-        self._runs = 0
+        self.runs = 0
         self._virtual_s = 0.0
-        self._operations = 0
+        self.operations = 0
         self._events = 0
         self._faults: Counter[str] = Counter()
 
     def add(self, result: RunResult) -> None:
-        self._runs += 1
+        self.runs += 1
         self._virtual_s += result.virtual_s
-        self._operations += result.operations
+        self.operations += result.operations
         self._events += result.events
         self._faults += result.faults
         if result.problems:
@@ -47,7 +48,7 @@ class Tally:
     def __str__(self) -> str:
         faults = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self._faults.most_common())
         return (
-            f"{self._runs} runs: {self._virtual_s / 3600:.1f} virtual hours, {self._operations:,} client operations, "
+            f"{self.runs} runs: {self._virtual_s / 3600:.1f} virtual hours, {self.operations:,} client operations, "
             f"{self._events:,} events, {self._faults.total():,} faults ({faults or 'none'})"
         )
 
@@ -55,7 +56,7 @@ class Tally:
 def run_seeds(seeds: Iterable[int], profile: Profile | None = None, processes: int | None = None) -> Tally:
     """Run seeds on several processes; the story of each that fails is printed."""
     tally = Tally()
-    with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
+    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as pool:
         for result in pool.map(partial(run_seed, profile=profile), seeds):
             tally.add(result)
             if result.problems:
