@@ -271,6 +271,27 @@ def seal_batch(
     """An area of records as a batch: compressed, with a header before it and the checksum in it."""
     codec = options.get("compression", Compression.NONE)
     body = area if codec is Compression.NONE or count == 0 else compress(codec, area, options.get("level"))
+    header = sealed_header(
+        body,
+        count,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        **options,
+    )
+    return header + body
+
+
+def sealed_header(
+    body: Buffer,
+    count: int,
+    *,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    **options: Unpack[BatchOptions],
+) -> bytes:
+    """The header of a batch, checksum included, for records that are compressed already: the body is only looked at."""
     append_time = options.get("log_append_time")
     try:
         header = HEADER.pack(
@@ -279,7 +300,7 @@ def seal_batch(
             options.get("leader_epoch", -1),
             MAGIC,
             0,
-            codec
+            options.get("compression", Compression.NONE)
             | (LOG_APPEND_TIME if append_time is not None else 0)
             | (TRANSACTIONAL if options.get("transactional") else 0)
             | (CONTROL if options.get("control") else 0),
@@ -294,7 +315,7 @@ def seal_batch(
     except StructError as error:
         raise RecordError(f"a field of the batch is out of range: {error}") from None
     crc = crc32c(body, crc32c(header[ATTRIBUTES_OFFSET:]))
-    return b"".join((header[:CRC_OFFSET], crc.to_bytes(_CRC_SIZE, "big"), header[ATTRIBUTES_OFFSET:], body))
+    return b"".join((header[:CRC_OFFSET], crc.to_bytes(_CRC_SIZE, "big"), header[ATTRIBUTES_OFFSET:]))
 
 
 def encode_headers(headers: Sequence[Header]) -> bytes:
