@@ -14,7 +14,7 @@ SOURCE = PROJECT / "src"
 PACKAGE = SOURCE / "penstock"
 
 #: Decisions only: nothing of the outside world. `zookeeper` is pure but for its durable half.
-PURE_PACKAGES = ("wire", "replication", "controller", "groups", "transactions")
+PURE_PACKAGES = ("sasl", "wire", "replication", "controller", "groups", "transactions")
 PURE_MODULES = ("zookeeper/tree.py", "zookeeper/operations.py", "zookeeper/znodes.py", "zookeeper/topic_znodes.py")
 FORBIDDEN_IN_PURE = {"asyncio", "socket", "threading", "time", "random", "os", "uvloop", "selectors", "subprocess"}
 #: The shell reaches the outside through the world, so that the simulator can run it.
