@@ -22,6 +22,7 @@ MODULES = (
     "log/_append",
     "broker/_exchange",
     "broker/_produce_again",
+    "columnar/_columns",
 )
 
 INCLUDED = ("base/_calls",)  # becomes part of the others
