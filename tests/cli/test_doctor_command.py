@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from penstock.cli import doctor_checks
-from penstock.cli.doctor_checks import check_data_folder, check_open_files, check_port, check_program
+from penstock.cli.doctor_checks import (
+    check_data_folder,
+    check_java,
+    check_open_files,
+    check_port,
+    check_program,
+    java_version,
+)
 
 Command = Callable[..., Any]
 NOBODY = "127.0.0.1:1"
@@ -99,3 +106,28 @@ def test_programs() -> None:
 
 def test_file_limits() -> None:
     assert check_open_files().status in ("ok", "warn")
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\n', 17),
+        ('java version "1.8.0_402"\n', 8),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ("nonsense", None),
+    ],
+)
+def test_versions_of_java(said: str, version: int | None) -> None:
+    assert java_version(said) == version
+
+
+def test_a_java_that_is_too_old_or_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "does not run" in check_java().text
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'java version \"1.8.0_402\"' >&2\n")
+    program.chmod(0o755)
+    finding = check_java()
+    assert (finding.status, finding.text.partition(",")[0]) == ("warn", "Java 8")
+    assert "Java 17" in finding.advice

@@ -17,11 +17,13 @@ from penstock.cli.doctor_checks import (
     check_crc32c,
     check_data_folder,
     check_event_loop,
+    check_java,
     check_open_files,
     check_port,
     check_program,
     check_python,
     check_record_loops,
+    check_spark,
 )
 from penstock.cli.failure import ExitCode
 from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json
@@ -55,7 +57,8 @@ def doctor(
         check_open_files(),
         check_data_folder(data),
         check_port(port, brokers_own_port),
-        check_program("java", "Spark pipelines", "install a JRE, version 17 or newer"),
+        check_java(),
+        check_spark(),
         check_program("kcat", "trying things by hand", "install kcat from your system's packages"),
         broker,
     ]

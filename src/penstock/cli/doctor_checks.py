@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import resource
 import shutil
 import socket
+import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,9 +27,11 @@ WARN = "warn"
 FAIL = "fail"
 
 PYTHON_MIN = (3, 11)
+JAVA_MIN = 17
 OPEN_FILES_MIN = 4096
 FREE_BYTES_WARN = 5 << 30
 FREE_BYTES_FAIL = 256 << 20
+PROGRAM_S_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,10 @@ class Finding:
 
 
 def check_python() -> Finding:
-    version = platform.python_version()
+    release = platform.python_version()
     if sys.version_info >= PYTHON_MIN:
-        return Finding("python", OK, f"Python {version} on {platform.system()} {platform.machine()}")
-    return Finding("python", FAIL, f"Python {version}", "install Python 3.11 or newer")
+        return Finding("python", OK, f"Python {release} on {platform.system()} {platform.machine()}")
+    return Finding("python", FAIL, f"Python {release}", "install Python 3.11 or newer")
 
 
 def check_record_loops() -> Finding:
@@ -112,6 +117,38 @@ def check_program(program: str, purpose: str, advice: str) -> Finding:
     if path:
         return Finding(program, OK, path)
     return Finding(program, WARN, f"not found (only needed for {purpose})", advice)
+
+
+def check_java() -> Finding:
+    """Spark runs on Java; nothing else here does."""
+    purpose, advice = "only needed for Spark", "install Java 17 or newer (Debian: apt-get install default-jre-headless)"
+    home = os.environ.get("JAVA_HOME")
+    path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if path is None:
+        return Finding("java", WARN, f"not found ({purpose})", advice)
+    try:
+        said = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("java", WARN, f"{path} does not run: {error}", advice)
+    release = java_version(said.stderr + said.stdout)
+    if release is None:
+        return Finding("java", WARN, f"{path} does not say which version it is", advice)
+    text = f"Java {release}, {path}"
+    return Finding("java", OK, text) if release >= JAVA_MIN else Finding("java", WARN, f"{text} ({purpose})", advice)
+
+
+def java_version(said: str) -> int | None:
+    """The feature version in what `java -version` prints: 17 of "17.0.15", 8 of "1.8.0_402"."""
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found[1]) if found else None
+
+
+def check_spark() -> Finding:
+    advice = "pip install 'penstock[spark]'"
+    try:
+        return Finding("pyspark", OK, version("pyspark"))
+    except PackageNotFoundError:
+        return Finding("pyspark", WARN, 'not found (only needed for format("penstock") and pipelines)', advice)
 
 
 def check_broker(connection: Connection) -> tuple[Finding, dict[int, tuple[int, int]]]:
