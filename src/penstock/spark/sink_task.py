@@ -1,0 +1,105 @@
+"""What a task of a write does: hand its rows to the brokers, and say what became of them.
+
+The rows are always taken to their end, also when the batch is known to be written already: what comes before the sink
+(the state of an aggregation, for example) is only complete when somebody has taken all of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from itertools import chain
+
+import pyarrow as pa
+
+from penstock.base.errors import Error
+from penstock.columnar.cluster import Cluster
+from penstock.columnar.commit_many import BatchLost, PreparedTransaction, describe, prepare
+from penstock.columnar.errors import ColumnarError, Fenced, Refused
+from penstock.columnar.produce import BulkProducer
+from penstock.spark.named_batch import NamedBatch, SinkError
+from penstock.spark.sink_columns import by_topic
+from penstock.spark.sink_options import TRANSACTION_TIMEOUT
+
+Rows = Iterator[pa.RecordBatch]
+
+
+def write_plainly(cluster: Cluster, topic: str | None, rows: Rows) -> int:
+    """Write all rows, at least once; returns how many there were."""
+    with closing(BulkProducer(cluster)) as producer:
+        count = _write_rows(producer, topic, rows)
+        producer.flush()
+    return count
+
+
+def write_once(
+    cluster: Cluster, topic: str | None, batch: NamedBatch, transactional_id: str, rows: Rows
+) -> tuple[int, PreparedTransaction | None]:
+    """Write all rows in a transaction that is prepared in the end: how many, and the transaction if there is one."""
+    if _is_written(cluster, batch):
+        return sum(each.num_rows for each in rows), None
+    filled = (each for each in rows if each.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return 0, None
+    begun_s = time.monotonic()
+    try:
+        with closing(BulkProducer(cluster, transactional_id=transactional_id)) as producer:
+            return _write_and_prepare(cluster, producer, topic, batch, transactional_id, chain([first], filled))
+    except ColumnarError as error:
+        raise _explained(error, cluster, batch, time.monotonic() - begun_s) from error
+
+
+def _explained(error: ColumnarError, cluster: Cluster, batch: NamedBatch, elapsed_s: float) -> ColumnarError:
+    """What went wrong, as the user is told; `elapsed_s`: since the transaction was begun."""
+    timeout_s = cluster.settings.transaction_timeout_s
+    if isinstance(error, Fenced | BatchLost) and elapsed_s >= timeout_s:
+        return SinkError(
+            f"a task of {batch} was writing for longer than {TRANSACTION_TIMEOUT} ({timeout_s * 1000:.0f}), so its "
+            f"transaction was aborted: set the option {TRANSACTION_TIMEOUT} higher, or use more and smaller partitions"
+        )
+    if isinstance(error, Refused) and error.error is Error.INVALID_TRANSACTION_TIMEOUT:
+        return SinkError(
+            f"the brokers do not let a transaction be open for {TRANSACTION_TIMEOUT} ({timeout_s * 1000:.0f}): set the "
+            f"option {TRANSACTION_TIMEOUT} lower, or the brokers' transaction.max.timeout.ms higher"
+        )
+    return batch.explained(error)
+
+
+def _is_written(cluster: Cluster, batch: NamedBatch) -> bool:
+    """Whether the batch was committed before; SinkError if this attempt has no right to write it.
+
+    Asked before the transactional id is taken: a driver that was replaced would take it from its successor.
+    """
+    state = describe(cluster, batch.name)
+    if state.last_number > batch.number:
+        raise batch.stale(state.last_number)
+    if (state.number, state.run) > (batch.number, batch.run):
+        raise batch.superseded(f"run {state.run} for number {state.number} has begun")
+    return state.last_number == batch.number
+
+
+def _write_and_prepare(
+    cluster: Cluster, producer: BulkProducer, topic: str | None, batch: NamedBatch, transactional_id: str, rows: Rows
+) -> tuple[int, PreparedTransaction]:
+    producer.begin()
+    try:
+        count = _write_rows(producer, topic, rows)
+        producer.flush()
+        transaction = PreparedTransaction(transactional_id, *producer.producer)
+        prepare(cluster, batch.name, batch.number, batch.run, [transaction])
+    except BaseException:
+        with suppress(ColumnarError):
+            producer.abort()
+        raise
+    return count, transaction
+
+
+def _write_rows(producer: BulkProducer, topic: str | None, rows: Rows) -> int:
+    count = 0
+    for batch in rows:
+        for name, part in by_topic(batch, topic):
+            producer.write(name, part)
+        count += batch.num_rows
+    return count
