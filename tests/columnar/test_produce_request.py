@@ -9,7 +9,10 @@ from penstock.wire.codec import encode
 from penstock.wire.messages.k00_produce import ProduceRequest, ProduceRequestPartition, ProduceRequestTopic
 
 ROWS = {
-    "orders": [PartitionRecords(3, b"H" * 61, memoryview(b"a" * 300)), PartitionRecords(0, b"h" * 61, memoryview(b"b"))],
+    "orders": [
+        PartitionRecords(3, b"H" * 61, memoryview(b"a" * 300)),
+        PartitionRecords(0, b"h" * 61, memoryview(b"b")),
+    ],
     "items-ä": [PartitionRecords(7, b"i" * 61, memoryview(b"c" * 70_000))],
 }
 

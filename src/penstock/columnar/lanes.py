@@ -1,7 +1,7 @@
 """What is on its way to one partition, in order and each batch once, however often it has to be sent.
 
-A batch waits, is in flight, and is done. Its sequence number is given to it when it is sent for the first time and never
-changes, so that the broker recognises what it has already. The rules:
+A batch waits, is in flight, and is done. Its sequence number is given to it when it is sent for the first time and
+never changes, so that the broker recognises what it has already. The rules:
 
 - Batches leave in order, and several may be in flight. Until a partition has acknowledged the first batch of a
   producer's epoch only one is: a broker that knows nothing of a producer takes any sequence for its first one, and
@@ -28,6 +28,7 @@ from penstock.wire.compression import Compression
 from penstock.wire.records import sealed_header
 
 SEQUENCE_MASK = 0x7FFFFFFF  # they wrap at 2^31
+SOON_SHARE = 0.1  # the transaction before is finished within milliseconds
 
 _IS_THERE = frozenset({Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER})
 
@@ -126,6 +127,11 @@ class Lane:
         if self.failed:
             self._send_again(now)
 
+    def postpone(self, error: ApiError | OSError, now: float) -> None:
+        """There is nobody to send to at the moment."""
+        self._note_failure(error, now)
+        self._back_off(now)
+
     def new_epoch(self) -> None:
         """The producer has a new epoch, in which sequences begin at 0. Nothing is on its way."""
         assert self.is_empty
@@ -149,7 +155,13 @@ class Lane:
             batch.is_repeated = True
         self.waiting.extendleft(reversed(self.failed))
         self.failed.clear()
-        self.not_before = now + min(self.backoff_s * 2 ** min(self._attempts, 30), self.backoff_max_s)
+        self._back_off(now)
+
+    def _back_off(self, now: float) -> None:
+        pause_s = self.backoff_s
+        if isinstance(self.failure, ApiError) and self.failure.error is Error.CONCURRENT_TRANSACTIONS:
+            pause_s *= SOON_SHARE
+        self.not_before = now + min(pause_s * 2 ** min(self._attempts, 30), self.backoff_max_s)
         self._attempts += 1
 
     def _seal(self, batch: Batch, seal: Seal) -> bytes:
