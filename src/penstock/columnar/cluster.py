@@ -251,11 +251,17 @@ class Cluster:
         """
         if self._is_retrying:
             return attempt()
-        self._is_retrying = True
+        return self.once(
+            lambda: self._retry(attempt, what, self.settings.deadline_s if deadline_s is None else deadline_s)
+        )
+
+    def once(self, attempt: Callable[[], T]) -> T:
+        """The result of one attempt, within which nothing is tried again either: ApiError, OSError."""
+        was_retrying, self._is_retrying = self._is_retrying, True
         try:
-            return self._retry(attempt, what, self.settings.deadline_s if deadline_s is None else deadline_s)
+            return attempt()
         finally:
-            self._is_retrying = False
+            self._is_retrying = was_retrying
 
     def _retry(self, attempt: Callable[[], T], what: str, deadline_s: float) -> T:
         started_s = time.monotonic()

@@ -38,6 +38,8 @@ ANSWER_BYTES_MAX = 64 << 20
 FETCH_BYTES_MAX = 1 << 30
 #: Believed at once of what an answer says of its size: for a fetch, beside what was asked for.
 BELIEVED_BYTES = 256 * 1024
+#: So many buffers a system takes in one call.
+BUFFERS_MAX = 1024
 _ANSWER_BYTES_MIN = 4  # the correlation id
 
 _SIZE = Struct(">i")
@@ -139,7 +141,7 @@ class Connection:
         encode_request_header(RequestHeader(api.key, version, number, self._client_id), head)
         _SIZE.pack_into(head, 0, len(head) - 4 + sum(len(part) for part in body))
         pending = Pending(self, api, version, number, fetched_bytes)
-        self._send_all([memoryview(head), *(memoryview(part) for part in body)])
+        self._send_all([memoryview(part) for part in self._joined([head, *body])])
         self._expected.append(pending)
         return pending
 
@@ -171,10 +173,14 @@ class Connection:
         except OSError as error:
             raise self.end(error) from error
 
+    def _joined(self, parts: list[Buffer]) -> list[Buffer]:
+        """TLS makes a record of whatever it is given, so it is given all at once."""
+        return [b"".join(parts)] if isinstance(self._socket, ssl.SSLSocket) else parts
+
     def _send_some(self, parts: list[memoryview]) -> int:
-        if len(parts) == 1 or isinstance(self._socket, ssl.SSLSocket):
-            return self._socket.send(parts[0]) if len(parts[0]) else 0
-        return self._socket.sendmsg(parts)
+        if isinstance(self._socket, ssl.SSLSocket):
+            return self._socket.send(parts[0])
+        return self._socket.sendmsg(parts[:BUFFERS_MAX])
 
     def _wait_for_room(self, until_s: float) -> None:
         """A broker that waits for us to read would not read itself: take its answers while there is no room."""

@@ -56,6 +56,25 @@ class OffsetsGone(ColumnarError):
         )
 
 
+class NotWrittenYet(ColumnarError):
+    """A range ends after what is written, or committed, and that did not change for a long time."""
+
+    def __init__(self, where: TopicPartition, end: int, last: int, waited_s: float, committed: bool) -> None:
+        super().__init__(where, end, last, waited_s, committed)
+        self.where = where
+        self.end = end
+        self.last = last
+        self.waited_s = waited_s
+        self.committed = committed
+
+    def __str__(self) -> str:
+        what = "committed (a transaction may be open there)" if self.committed else "written"
+        return (
+            f"topic {self.where.topic}, partition {self.where.partition}: waited {self.waited_s:.0f} s for the records "
+            f"before offset {self.end}, but only those before {self.last} are {what}"
+        )
+
+
 class BrokerAway(ColumnarError):
     """No broker could be reached, or none that could do it, until the time was over."""
 
