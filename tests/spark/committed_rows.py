@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 READ_S_MAX = 60
+POLL_S = 0.02
 
 
 def committed_messages(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Any]:
@@ -28,6 +30,38 @@ def committed_messages(bootstrap: str, topic: str, isolation: str = "read_commit
         consumer.close()
 
 
+def committed_values(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """The values of all of them, sorted."""
+    return sorted(message.value().decode() for message in committed_messages(bootstrap, topic, isolation))
+
+
+def settled_values(bootstrap: str, topic: str) -> list[str]:
+    """The same, as soon as no transaction is open in the topic: then nothing can appear any more."""
+    wait_until_settled(bootstrap, topic)
+    return committed_values(bootstrap, topic)
+
+
+def wait_until_settled(bootstrap: str, topic: str, timeout_s: float = READ_S_MAX) -> None:
+    """Wait until every transaction in the topic is ended."""
+    admin, until_s = AdminClient({"bootstrap.servers": bootstrap}), time.monotonic() + timeout_s
+    while _ends(admin, topic, IsolationLevel.READ_COMMITTED) != _ends(admin, topic, IsolationLevel.READ_UNCOMMITTED):
+        assert time.monotonic() < until_s, f"a transaction stays open in {topic}"
+        time.sleep(POLL_S)
+
+
+def is_settled(bootstrap: str, topic: str) -> bool:
+    """Whether no transaction is open in the topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return _ends(admin, topic, IsolationLevel.READ_COMMITTED) == _ends(admin, topic, IsolationLevel.READ_UNCOMMITTED)
+
+
+def _ends(admin: AdminClient, topic: str, isolation: IsolationLevel) -> dict[int, int]:
+    partitions = admin.list_topics(topic, timeout=READ_S_MAX).topics[topic].partitions
+    asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=READ_S_MAX)
+    return {where.partition: answer.result(READ_S_MAX).offset for where, answer in answers.items()}
+
+
 def _read(consumer: Consumer, topic: str) -> list[Any]:
     partitions = consumer.list_topics(topic, timeout=READ_S_MAX).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
@@ -42,8 +76,3 @@ def _read(consumer: Consumer, topic: str) -> list[Any]:
         elif message.error().code() == KafkaError._PARTITION_EOF:
             left.discard(message.partition())
     return sorted(found, key=lambda each: (each.partition(), each.offset()))
-
-
-def committed_values(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """The values of all of them."""
-    return [message.value() for message in committed_messages(bootstrap, topic, isolation)]

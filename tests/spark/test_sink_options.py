@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.spark.given_options import OptionError
-from penstock.spark.sink_options import TRANSACTION_TIMEOUT_MS, Delivery, SinkOptions, WriteName
+from penstock.spark.sink_options import TRANSACTION_TIMEOUT_MS, Delivery, Producing, SinkOptions, WriteName
 
 BROKERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -37,6 +37,18 @@ def test_delivery(text: str) -> None:
     assert options.delivery == text.lower()
 
 
+def test_how_rows_are_sent() -> None:
+    given = {
+        "kafka.acks": "1",
+        "delivery": "at-least-once",
+        "kafka.compression.type": "zstd",
+        "kafka.batch.size": "50000",
+    }
+    options = SinkOptions.parse({**BROKERS, **given}, is_stream=False)
+    assert options.producing == Producing(acks=1, compression="zstd", batch_bytes=50_000)
+    assert SinkOptions.parse(BROKERS, is_stream=False).producing.acks == -1
+
+
 def test_what_spark_adds_is_let_through() -> None:
     given = {**BROKERS, "checkpointlocation": "/somewhere", "queryname": "q"}
     assert SinkOptions.parse(given, is_stream=True).topic is None
@@ -65,6 +77,10 @@ def test_what_spark_adds_is_let_through() -> None:
         ({**BROKERS, "group.id": "x"}, "group.id", "no group"),
         ({**BROKERS, "kafka.transaction.timeout.ms": "soon"}, "kafka.transaction.timeout.ms", "milliseconds"),
         ({**BROKERS, "kafka.acsk": "all"}, "kafka.acsk", "did you mean acks"),
+        ({**BROKERS, "kafka.acks": "0"}, "kafka.acks", "all or 1"),
+        ({**BROKERS, "kafka.acks": "1"}, "kafka.acks", "at-least-once"),
+        ({**BROKERS, "kafka.compression.type": "zip"}, "kafka.compression.type", "lz4"),
+        ({**BROKERS, "kafka.batch.size": "big"}, "kafka.batch.size", "bytes"),
         ({**BROKERS, "bootstrap.servers": "x:1"}, "bootstrap.servers", "kafka.bootstrap.servers"),
     ],
 )

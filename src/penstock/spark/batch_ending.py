@@ -1,7 +1,7 @@
 """What the driver does at the end of a batch that counts once: commit it, or clear up after it.
 
-Only `commit_batch` decides anything. Everything else here is tidiness: if it cannot be done, the brokers do the same later
-by themselves (the next commit under the name, or a timeout), so a failure is noted and not raised.
+Only `commit_batch` decides anything. Everything else here is tidiness: if it cannot be done, the brokers do the same
+later by themselves (the next commit under the name, or a timeout), so a failure is noted and not raised.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _abort(transactions: set[PreparedTransaction], cluster: Cluster, batch: Name
 
     def attempt() -> None:
         connection = cluster.coordinator(MARK + batch.name, TRANSACTION)
-        sent = {each: connection.send(EndTxnRequest(*each, committed=False)) for each in left}
+        sent = {each: connection.send(EndTxnRequest(**each._asdict(), committed=False)) for each in left}
         again: Error | None = None
         for each, pending in sent.items():
             error = Error(pending.wait().error_code)

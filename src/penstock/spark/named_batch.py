@@ -1,7 +1,7 @@
 """A batch that counts once: its name, its number, and which run at it this is.
 
-The brokers keep the last number of every name. What a stream writes has the query's id as its name and the batch's id as
-its number; both are in the checkpoint, so a batch that is run again is recognised. A write that the user named has
+The brokers keep the last number of every name. What a stream writes has the query's id as its name and the batch's id
+as its number; both are in the checkpoint, so a batch that is run again is recognised. A write that the user named has
 txnAppId and txnVersion. Any other write has a name of its own that is used once and forgotten.
 
 `run` tells one attempt at a batch from the next: the time, in nanoseconds, at which the driver planned it. All tasks of
@@ -52,16 +52,16 @@ class NamedBatch:
         """A later number has been written already."""
         if self.is_stream:
             return SinkError(
-                f"the checkpoint of the query {self.name} is older than what the query has written: it goes on with batch "
-                f"{self.number}, and batch {last} is in the topic already. Start the query from its newest checkpoint. "
-                "With a new checkpoint it is a new query, which writes everything that it reads"
+                f"the checkpoint of the query {self.name} is older than what the query has written: it goes on with "
+                f"batch {self.number}, and batch {last} is in the topic already. Start the query from its newest "
+                "checkpoint. With a new checkpoint it is a new query, which writes everything that it reads"
             )
         return SinkError(f"{self} is refused: {last} has been written already, and txnVersion must grow")
 
     def superseded(self, why: str) -> SinkError:
         """Another run at this batch, or a later batch, has begun."""
         return SinkError(
-            f"{self} is being written by somebody else who began later, so this attempt ends ({why}). If the same query was "
+            f"{self} is being written by somebody else who began later, so this attempt ends ({why}). If the query was "
             "started twice, stop one of them; otherwise the clock of this driver is behind: start it again"
         )
 
@@ -73,9 +73,9 @@ class NamedBatch:
             return self.superseded(str(error))
         if isinstance(error, BatchLost):
             return SinkError(
-                f"{self} could not be committed, and nothing of it is visible: {error.why}. Either another run took it over, "
-                f"or it took too long: a task may write for {TRANSACTION_TIMEOUT}, and what is written waits for the "
-                "commit as long as the brokers' transaction.prepared.timeout.ms. Start it again: it is written anew"
+                f"{self} could not be committed, and nothing of it is visible: {error.why}. Either another run took it "
+                f"over, or it took too long: a task may write for {TRANSACTION_TIMEOUT}, and what is written waits for "
+                "the commit as long as the brokers' transaction.prepared.timeout.ms. Start it again: it is written anew"
             )
         return error
 

@@ -1,15 +1,15 @@
 """The sink: what tasks and the driver do when a DataFrame is written to topics.
 
 Spark makes a writer on the driver, sends it to every task (`write`), and hands what the tasks report to `commit` or
-`abort`, on the driver again. For a batch write that is the same object; for a stream it is another one, in a process that
-knows nothing of the first. So a report carries everything that the end needs, and nothing is kept between calls but
-connections.
+`abort`, on the driver again. For a batch write that is the same object; for a stream it is another one, in a process
+that knows nothing of the first. So a report carries everything that the end needs, and nothing is kept between calls
+but connections.
 
 At least once: a task writes and waits until all is acknowledged. There is nothing to commit.
 
 Exactly once, with Penstock brokers: a task writes in a transaction of its own and *prepares* it as its last act; the
-driver's commit commits all that were reported as one, under the name and number of the batch (`named_batch`). The brokers
-say if that number was committed before; then nothing is written twice.
+driver's commit commits all that were reported as one, under the name and number of the batch (`named_batch`). The
+brokers say if that number was committed before; then nothing is written twice.
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ def _batch_of(options: SinkOptions, run: int) -> NamedBatch:
 def _run_task(options: SinkOptions, batch: NamedBatch | None, rows: Iterator[pa.RecordBatch]) -> TaskReport:
     with kept_cluster(options.settings) as cluster:
         if batch is None:
-            return TaskReport(write_plainly(cluster, options.topic, rows), None, None)
+            return TaskReport(write_plainly(cluster, options, rows), None, None)
         task = _task()
         transactional_id = batch.transactional_id(task.partitionId(), task.attemptNumber())
-        count, transaction = write_once(cluster, options.topic, batch, transactional_id, rows)
+        count, transaction = write_once(cluster, options, batch, transactional_id, rows)
         return TaskReport(count, batch, transaction)
 
 

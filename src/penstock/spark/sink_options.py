@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from penstock.base.identifiers import topic_name_problem
+from penstock.columnar.errors import SettingError
+from penstock.columnar.produce import ALL_REPLICAS, BATCH_BYTES, LEADER_ONLY, parse_compression
 from penstock.columnar.settings import ClientSettings
 from penstock.spark.given_options import GivenOptions, OptionError, shown
 
@@ -23,6 +25,9 @@ OPTIONS = ("topic", "delivery", "txnAppId", "txnVersion")
 #: Of Spark's connector, whose sink does nothing with it either: headers are written if there is a column of them.
 WITHOUT_EFFECT = ("includeHeaders",)
 NAME_LENGTH_MAX = 200
+COMPRESSION = "lz4"
+#: Smaller batches are a setting for single messages, brought along from elsewhere; here rows come in bulk.
+BATCH_BYTES_MIN = 16_384
 
 TRANSACTION_TIMEOUT = "kafka.transaction.timeout.ms"
 #: As long as brokers allow unless they are told otherwise: a task may write longer than the minute of other clients.
@@ -34,12 +39,15 @@ _HINTS = {
 }
 _SERIALIZER = "keys and values are written as the bytes they are; convert columns with cast or to_json"
 _REFUSED = {
-    "transactional.id": "the sink names its transactions itself; to name a write use the options txnAppId and txnVersion",
+    "transactional.id": "the sink names its transactions itself; to name a write use txnAppId and txnVersion",
     "group.id": "a write has no group",
     "isolation.level": "a write does not read",
     "key.serializer": _SERIALIZER,
     "value.serializer": _SERIALIZER,
 }
+
+
+_ACKS = {"all": ALL_REPLICAS, "-1": ALL_REPLICAS, "1": LEADER_ONLY}
 
 
 class Delivery(StrEnum):
@@ -57,11 +65,20 @@ class WriteName:
     number: int
 
 
+class Producing(NamedTuple):
+    """How rows are sent, in the words of `BulkProducer`."""
+
+    acks: int
+    compression: str
+    batch_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     """See the head of this file."""
 
     settings: ClientSettings
+    producing: Producing
     topic: str | None
     delivery: Delivery | None
     """what the user asked for; None: the best that the brokers offer"""
@@ -85,12 +102,31 @@ class SinkOptions:
             )
         if named is not None and delivery is Delivery.AT_LEAST_ONCE:
             raise OptionError("txnAppId", "names a write that counts once; that cannot be delivered at least once")
+        settings = given.client_settings()
         return cls(
-            settings=given.client_settings(),
+            settings=settings,
+            producing=_producing(settings, delivery),
             topic=topic,
             delivery=delivery if named is None else Delivery.EXACTLY_ONCE,
             named=named,
         )
+
+
+def _producing(settings: ClientSettings, delivery: Delivery | None) -> Producing:
+    acks = settings.get("acks") or settings.get("request.required.acks") or "all"
+    if acks not in _ACKS:
+        raise OptionError("kafka.acks", f"is all or 1, not {shown(acks)}: what is not acknowledged may be lost")
+    if _ACKS[acks] != ALL_REPLICAS and delivery is not Delivery.AT_LEAST_ONCE:
+        raise OptionError("kafka.acks", f"must be all, or the option delivery must be {Delivery.AT_LEAST_ONCE}")
+    compression = settings.get("compression.type") or settings.get("compression.codec") or COMPRESSION
+    try:
+        parse_compression(compression)
+    except SettingError as error:
+        raise OptionError(f"kafka.{error.name}", error.message) from None
+    size = settings.get("batch.size") or str(BATCH_BYTES)
+    if not size.isascii() or not size.isdigit() or not 0 < int(size) < 1 << 31:
+        raise OptionError("kafka.batch.size", f"is a number of bytes, not {shown(size)}")
+    return Producing(_ACKS[acks], compression, max(int(size), BATCH_BYTES_MIN))
 
 
 def _delivery(given: GivenOptions) -> Delivery | None:

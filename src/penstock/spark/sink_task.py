@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 
 import pyarrow as pa
@@ -16,25 +16,25 @@ import pyarrow as pa
 from penstock.base.errors import Error
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.commit_many import BatchLost, PreparedTransaction, describe, prepare
-from penstock.columnar.errors import ColumnarError, Fenced, Refused
+from penstock.columnar.errors import BrokerAway, ColumnarError, Fenced, Refused
 from penstock.columnar.produce import BulkProducer
 from penstock.spark.named_batch import NamedBatch, SinkError
 from penstock.spark.sink_columns import by_topic
-from penstock.spark.sink_options import TRANSACTION_TIMEOUT
+from penstock.spark.sink_options import TRANSACTION_TIMEOUT, SinkOptions
 
 Rows = Iterator[pa.RecordBatch]
 
 
-def write_plainly(cluster: Cluster, topic: str | None, rows: Rows) -> int:
+def write_plainly(cluster: Cluster, options: SinkOptions, rows: Rows) -> int:
     """Write all rows, at least once; returns how many there were."""
-    with closing(BulkProducer(cluster)) as producer:
-        count = _write_rows(producer, topic, rows)
+    with BulkProducer(cluster, **options.producing._asdict()) as producer:
+        count = _write_rows(producer, options.topic, rows)
         producer.flush()
     return count
 
 
 def write_once(
-    cluster: Cluster, topic: str | None, batch: NamedBatch, transactional_id: str, rows: Rows
+    cluster: Cluster, options: SinkOptions, batch: NamedBatch, transactional_id: str, rows: Rows
 ) -> tuple[int, PreparedTransaction | None]:
     """Write all rows in a transaction that is prepared in the end: how many, and the transaction if there is one."""
     if _is_written(cluster, batch):
@@ -45,10 +45,29 @@ def write_once(
         return 0, None
     begun_s = time.monotonic()
     try:
-        with closing(BulkProducer(cluster, transactional_id=transactional_id)) as producer:
-            return _write_and_prepare(cluster, producer, topic, batch, transactional_id, chain([first], filled))
+        producer = BulkProducer(cluster, transactional_id=transactional_id, **options.producing._asdict())
+        with producer, _aborted_on_failure(producer):
+            count = _write_rows(producer, options.topic, chain([first], filled))
+            producer.flush()
+            transaction = PreparedTransaction(transactional_id, *producer.producer)
+            prepare(cluster, batch.name, batch.number, batch.run, [transaction])
     except ColumnarError as error:
         raise _explained(error, cluster, batch, time.monotonic() - begun_s) from error
+    return count, transaction
+
+
+@contextmanager
+def _aborted_on_failure(producer: BulkProducer) -> Iterator[None]:
+    """A transaction that is open at the end of the block, and is ended at once if something goes wrong in it."""
+    producer.begin()
+    try:
+        yield
+    except BrokerAway:
+        raise  # nobody would hear it; it ends by its timeout
+    except BaseException:
+        with suppress(ColumnarError):
+            producer.abort()
+        raise
 
 
 def _explained(error: ColumnarError, cluster: Cluster, batch: NamedBatch, elapsed_s: float) -> ColumnarError:
@@ -78,22 +97,6 @@ def _is_written(cluster: Cluster, batch: NamedBatch) -> bool:
     if (state.number, state.run) > (batch.number, batch.run):
         raise batch.superseded(f"run {state.run} for number {state.number} has begun")
     return state.last_number == batch.number
-
-
-def _write_and_prepare(
-    cluster: Cluster, producer: BulkProducer, topic: str | None, batch: NamedBatch, transactional_id: str, rows: Rows
-) -> tuple[int, PreparedTransaction]:
-    producer.begin()
-    try:
-        count = _write_rows(producer, topic, rows)
-        producer.flush()
-        transaction = PreparedTransaction(transactional_id, *producer.producer)
-        prepare(cluster, batch.name, batch.number, batch.run, [transaction])
-    except BaseException:
-        with suppress(ColumnarError):
-            producer.abort()
-        raise
-    return count, transaction
 
 
 def _write_rows(producer: BulkProducer, topic: str | None, rows: Rows) -> int:
