@@ -25,7 +25,7 @@ MODULES = (
     "columnar/_columns",
 )
 
-INCLUDED = ("base/_calls",)  # becomes part of the others
+INCLUDED = ("base/_calls", "wire/_copying")  # become part of the others
 
 
 class PlainFinder:

@@ -3,6 +3,7 @@
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from penstock.wire cimport _copying
 
 cdef bint _COMPILED
 cdef int64_t _TIMESTAMP_MS_MAX
@@ -10,11 +11,6 @@ cdef int64_t _INT32_MAX
 cdef int64_t _UINT32_MAX
 cdef uint32_t _MURMUR_SEED
 cdef uint32_t _MURMUR_FACTOR
-
-@cython.locals(index=Py_ssize_t)
-cdef inline void _copy(
-    uint8_t[::1] out, Py_ssize_t position, const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t length
-) noexcept
 
 cdef inline bint _is_null(const uint8_t[::1] validity, Py_ssize_t row) noexcept
 
@@ -75,6 +71,18 @@ cdef Py_ssize_t _number_end(const uint8_t[::1] data, Py_ssize_t position, Py_ssi
 
 @cython.locals(raw=int64_t, septet=int64_t, shift=int)
 cdef int64_t _number(const uint8_t[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(
+    index=Py_ssize_t, position=Py_ssize_t, limit=Py_ssize_t, end=Py_ssize_t, here=int64_t, headers=int64_t, size=int64_t,
+)
+cpdef measure_headers(
+    const uint8_t[::1] area,
+    const int32_t[::1] headers_start,
+    const int32_t[::1] headers_end,
+    Py_ssize_t first,
+    Py_ssize_t last,
+    int64_t[::1] found,
+)
 
 @cython.locals(
     count=Py_ssize_t, header=int64_t, header_room=int64_t, key_position=int64_t, value_position=int64_t,

@@ -1,18 +1,19 @@
 """The loops between records and Arrow's columns, without a Python object for any record.
 
-Reading: `wire/_records.py` has found where the fields of each record lie in an area; the loops here copy them one behind
-the other, as Arrow wants them (bytes, offsets into them, one bit per row that is 0 for null). Writing: the loops find
-where each row's fields lie in Arrow's buffers, choose a partition for each row, sort the rows by partition and say how
-many of them fit into a batch; `wire/_records.py` writes them.
+Reading: `wire/_records.py` has found where the fields of each record lie in an area; the loops here copy them one
+behind the other, as Arrow wants them (bytes, offsets into them, one bit per row that is 0 for null). Writing: the loops
+find where each row's fields lie in Arrow's buffers, choose a partition for each row, sort the rows by partition and say
+how many of them fit into a batch; `wire/_records.py` writes them.
 
 This file is plain Python. With a C compiler, Cython builds the same file with the types of `_columns.pxd`; indexes are
-then not checked by the language, so every loop looks at what remains of its buffers before it reads or writes, and every
-number stays within 64 bits. An empty bitmap stands for "no nulls".
+then not checked by the language, so every loop looks at what remains of its buffers before it reads or writes, and
+every number stays within 64 bits. An empty bitmap stands for "no nulls".
 """
 
 from __future__ import annotations
 
 from penstock.base.world import Buffer
+from penstock.wire import _copying
 from penstock.wire._records import Column, RecordError
 
 TIMESTAMP_MS_MAX = 9_223_372_036_854_775  # what fits into 64 bits as microseconds
@@ -30,14 +31,6 @@ _COMPILED = __file__.endswith((".so", ".pyd"))
 def is_compiled() -> bool:
     """Is this the version that a C compiler built?"""
     return bool(_COMPILED)
-
-
-def _copy(out: bytearray | memoryview, position: int, data: Buffer, start: int, length: int) -> None:
-    if _COMPILED:  # a C compiler makes a block copy of this loop; a slice would cost an object
-        for index in range(length):
-            out[position + index] = data[start + index]
-    else:
-        out[position : position + length] = data[start : start + length]
 
 
 def _is_null(validity: Buffer, row: int) -> bool:
@@ -128,17 +121,14 @@ def gather(
             field_start = start[index]
             if field_start < 0 or field_start > size - field_size or field_size > room - position:
                 raise RecordError(f"record {index}: a field lies outside its buffer")
-            _copy(data, position, area, field_start, field_size)
-            position += field_size
+            position = _copying.copy(data, position, area, field_start, field_size)
         elif field_size < 0:
             validity[row >> 3] &= 0xFF ^ (1 << (row & 7))
         row += 1
         offsets[row] = position
 
 
-def gather_offsets(
-    offset_delta: Column, base_offset: int, first: int, last: int, row: int, offsets: Column
-) -> None:
+def gather_offsets(offset_delta: Column, base_offset: int, first: int, last: int, row: int, offsets: Column) -> None:
     """The offset of each record; the caller knows that all of them fit into 64 bits."""
     if first < 0 or last < first or last > len(offset_delta) or row < 0 or row + (last - first) > len(offsets):
         raise ValueError("a column is shorter than its rows")
@@ -154,12 +144,12 @@ def gather_timestamps(
     if first < 0 or last < first or last > len(timestamp_delta) or row < 0 or row + (last - first) > len(timestamps):
         raise ValueError("a column is shorter than its rows")
     if base_timestamp > _TIMESTAMP_MS_MAX or base_timestamp < -_TIMESTAMP_MS_MAX:
-        raise RecordError(f"a timestamp of {base_timestamp} ms, which no column can hold")
+        raise RecordError(f"a timestamp of {base_timestamp} ms fits no column")
     row -= first
     for index in range(first, last):
         delta = timestamp_delta[index]
         if delta > _TIMESTAMP_MS_MAX - base_timestamp or delta < -_TIMESTAMP_MS_MAX - base_timestamp:
-            raise RecordError(f"record {index}: a timestamp {delta} ms after {base_timestamp}, which no column can hold")
+            raise RecordError(f"record {index}: a timestamp {delta} ms after {base_timestamp} fits no column")
         timestamps[row + index] = (base_timestamp + delta) * 1000
 
 
@@ -186,6 +176,29 @@ def _number(data: Buffer, position: int, end: int) -> int:
     return (raw >> 1) ^ -(raw & 1)
 
 
+def measure_headers(
+    area: Buffer, headers_start: Column, headers_end: Column, first: int, last: int, found: Column
+) -> None:
+    """How many headers some records have, and the bytes that they take with their lengths."""
+    if first < 0 or last > len(headers_start) or last > len(headers_end) or len(found) < 2:
+        raise ValueError("a column is shorter than its rows")
+    headers = 0
+    size = 0
+    for index in range(first, last):
+        position = headers_start[index]
+        limit = headers_end[index]
+        if position < 0 or limit > len(area):
+            raise RecordError(f"record {index}: its headers lie outside their buffer")
+        end = _number_end(area, position, limit)
+        here = _number(area, position, end) if end >= 0 else -1
+        if here < 0 or here > limit - end:
+            raise RecordError(f"record {index}: bad headers")
+        headers += here
+        size += limit - end
+    found[0] = headers
+    found[1] = size
+
+
 def gather_headers(
     area: Buffer,
     headers_start: Column,
@@ -203,7 +216,7 @@ def gather_headers(
 ) -> None:
     """Copy the headers of some records behind what the columns have already, from row `row` on; none at all is null.
 
-    Half as many headers as the records' headers have bytes, and as many bytes, is always enough room.
+    As many headers and bytes as `measure_headers` finds are always enough room.
     """
     count = last - first
     if (
@@ -244,8 +257,7 @@ def gather_headers(
             length = _number(area, position, end) if end >= 0 else -1
             if length < 0 or length > limit - end or length > len(keys) - key_position:
                 raise RecordError(f"record {index}: bad headers")
-            _copy(keys, key_position, area, end, length)
-            key_position += length
+            key_position = _copying.copy(keys, key_position, area, end, length)
 
             position = end + length
             end = _number_end(area, position, limit)
@@ -255,8 +267,7 @@ def gather_headers(
             if length < 0:
                 value_validity[header >> 3] &= 0xFF ^ (1 << (header & 7))
             else:
-                _copy(values, value_position, area, end, length)
-                value_position += length
+                value_position = _copying.copy(values, value_position, area, end, length)
                 end += length
             header += 1
             key_offsets[header] = key_position
@@ -353,8 +364,9 @@ def choose_partitions(
 ) -> int:
     """The partition of each row: the given one, else that of its key, else the one whose turn it is.
 
-    `given` is empty if nothing is given. `run` holds, and keeps, the partition whose turn it is, how many bytes it still
-    gets, and how many each gets in its turn. The answer is `NO_ROW`, or the first row whose given partition is not there.
+    `given` is empty if nothing is given. `run` holds, and keeps, the partition whose turn it is, how many bytes it
+    still gets, and how many each gets in its turn. The answer is `NO_ROW`, or the first row whose given partition is
+    not there.
     """
     is_given = len(given) > 0
     if (
@@ -524,7 +536,7 @@ def fit(
     ):
         raise ValueError("a column is shorter than its rows")
     if base_timestamp > _TIMESTAMP_MS_MAX or base_timestamp < -_TIMESTAMP_MS_MAX:
-        raise ValueError(f"a timestamp of {base_timestamp} ms, which no column can hold")
+        raise ValueError(f"a timestamp of {base_timestamp} ms fits no column")
     taken = 0
     latest = -_TIMESTAMP_MS_MAX
     count = 0
@@ -532,7 +544,7 @@ def fit(
         index = first + count
         timestamp = timestamps[index]
         if timestamp > _TIMESTAMP_MS_MAX or timestamp < -_TIMESTAMP_MS_MAX:
-            raise ValueError(f"a timestamp of {timestamp} ms, which no column can hold")
+            raise ValueError(f"a timestamp of {timestamp} ms fits no column")
         size = _size_of_fields(key_length[index], value_length[index], headers_end[index] - headers_start[index])
         size += _size_of_number(timestamp - base_timestamp) + _size_of_number(count_before + count)
         size += _size_of_number(size)
@@ -618,8 +630,7 @@ def write_headers(
             if begin < 0 or length < 0 or length > len(keys) - begin or length > room - position - 5:
                 raise ValueError(f"the headers of row {index} lie outside their buffers")
             position = _put_number(out, position, length)
-            _copy(out, position, keys, begin, length)
-            position += length
+            position = _copying.copy(out, position, keys, begin, length)
             if _is_null(value_validity, value_first + header):
                 length = -1
             else:
@@ -631,8 +642,7 @@ def write_headers(
                 raise ValueError(f"no room for the headers of row {index}")
             position = _put_number(out, position, length)
             if length > 0:
-                _copy(out, position, values, begin, length)
-                position += length
+                position = _copying.copy(out, position, values, begin, length)
             header += 1
         headers_end[index] = position
     return NO_ROW

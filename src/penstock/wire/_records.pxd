@@ -3,6 +3,7 @@
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
+from penstock.wire cimport _copying
 
 cdef bint _COMPILED
 
@@ -45,11 +46,6 @@ cdef inline Py_ssize_t _put_varint(uint8_t[::1] out, Py_ssize_t position, int64_
 
 @cython.locals(sign=int64_t, septet=int64_t)
 cdef Py_ssize_t _put_long_varint(uint8_t[::1] out, Py_ssize_t position, int64_t number) noexcept
-
-@cython.locals(index=Py_ssize_t)
-cdef inline Py_ssize_t _put_bytes(
-    uint8_t[::1] out, Py_ssize_t position, const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t length
-) noexcept
 
 @cython.locals(
     room=Py_ssize_t, key_limit=Py_ssize_t, value_limit=Py_ssize_t, header_limit=Py_ssize_t, position=Py_ssize_t,

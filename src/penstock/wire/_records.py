@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 
 from penstock.base.world import Buffer
+from penstock.wire import _copying
 
 Column = MutableSequence[int] | memoryview
 
@@ -235,16 +236,6 @@ def _put_long_varint(out: bytearray | memoryview, position: int, number: int) ->
     return position + 1
 
 
-def _put_bytes(out: bytearray | memoryview, position: int, data: Buffer, start: int, length: int) -> int:
-    """Copy bytes to where there is room for them; the position after them."""
-    if _COMPILED:  # a C compiler makes a block copy of this loop; a slice would cost an object
-        for index in range(length):
-            out[position + index] = data[start + index]
-    else:
-        out[position : position + length] = data[start : start + length]
-    return position + length
-
-
 def encode(
     out: bytearray | memoryview,
     count: int,
@@ -313,12 +304,12 @@ def encode(
         position = _put_varint(out, position, offset)
         position = _put_varint(out, position, key_size)
         if key_size > 0:
-            position = _put_bytes(out, position, keys, key_from, key_size)
+            position = _copying.copy(out, position, keys, key_from, key_size)
         position = _put_varint(out, position, value_size)
         if value_size > 0:
-            position = _put_bytes(out, position, values, value_from, value_size)
+            position = _copying.copy(out, position, values, value_from, value_size)
         if headers_size > 0:
-            position = _put_bytes(out, position, headers, headers_from, headers_size)
+            position = _copying.copy(out, position, headers, headers_from, headers_size)
         else:
             out[position] = 0
             position += 1
