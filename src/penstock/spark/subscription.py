@@ -20,6 +20,10 @@ from penstock.spark.given_options import OptionError, shown
 
 PATTERN_LENGTH_MAX = 10_000
 
+#: A class of characters that is not quoted, and one that begins within it (RE2's [:alpha:] does not).
+_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
+_NESTED = re.compile(r"(?<!\\)\[(?!:)")
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -70,6 +74,10 @@ def parse_pattern(option: str, text: str) -> str:
         raise OptionError(option, "is empty; it is a regular expression for names of topics")
     if len(text) > PATTERN_LENGTH_MAX:
         raise OptionError(option, f"has more than {PATTERN_LENGTH_MAX} characters")
+    if "&&" in text or any(_NESTED.search(found[0][1:]) for found in _CLASS.finditer(text)):
+        raise OptionError(
+            option, f"{shown(text)}: Java's classes within classes, as in [a-z&&[^b]], cannot be used here"
+        )
     try:
         _compiled(text)
     except (re.error, RecursionError, OverflowError) as error:
