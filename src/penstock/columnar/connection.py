@@ -15,6 +15,7 @@ it. For one thread at a time.
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
@@ -40,6 +41,8 @@ FETCH_BYTES_MAX = 1 << 30
 BELIEVED_BYTES = 256 * 1024
 #: So many buffers a system takes in one call.
 BUFFERS_MAX = 1024
+#: An answer that comes more slowly than this is late; one that trickles in must not be waited for without end.
+SLOWEST_BYTES_PER_S = 32 * 1024
 _ANSWER_BYTES_MIN = 4  # the correlation id
 
 _SIZE = Struct(">i")
@@ -52,7 +55,7 @@ _WANTS_WRITE = (BlockingIOError, ssl.SSLWantWriteError)
 class Pending:
     """A request that is under way, and then its answer."""
 
-    __slots__ = ("_connection", "_frame", "_sent_s", "api", "believed_bytes", "bytes_max", "number", "version")
+    __slots__ = ("_connection", "_frame", "api", "believed_bytes", "bytes_max", "number", "version")
 
     def __init__(self, connection: Connection, api: Api, version: int, number: int, fetched_bytes: int | None) -> None:
         self.api = api
@@ -62,7 +65,6 @@ class Pending:
         self.bytes_max = ANSWER_BYTES_MAX if fetched_bytes is None else FETCH_BYTES_MAX
         self._connection = connection
         self._frame: memoryview | None = None
-        self._sent_s = time.monotonic()
 
     def ready(self, wait_s: float = 0.0) -> bool:
         """Whether the answer has come, or comes within a time; OSError if it never will."""
@@ -71,12 +73,12 @@ class Pending:
         return self._frame is not None
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        """The answer, decoded. An answer that does not come in time (since now; by default the request timeout since it
-        was sent) ends the connection: TimeoutError."""
+        """The answer, decoded. One that does not come in time ends the connection: TimeoutError. The time counts from
+        now, since what is asked ahead may lie in the system's buffers for long, and is longer for a large answer."""
         connection = self._connection
         if self._frame is None:
-            until_s = self._sent_s + connection.request_timeout_s if timeout_s is None else time.monotonic() + timeout_s
-            connection.receive(self, until_s)
+            timeout_s = connection.request_timeout_s if timeout_s is None else timeout_s
+            connection.receive(self, time.monotonic() + timeout_s, bytes_per_s=SLOWEST_BYTES_PER_S)
             if self._frame is None:
                 raise connection.end(TimeoutError(f"{connection.address}: no answer to {self.api.name} in time"))
         return connection.decoded(self, self._frame)
@@ -106,11 +108,14 @@ class Connection:
         self._frame: bytearray | None = None  # of the answer that is being received
         self._filled = 0  # of the size, and then of the frame
         self._needs = 4
+        self._received_bytes = 0
         plain.setblocking(False)
         self._readable = select.poll()
         self._readable.register(plain, select.POLLIN)
         self._writable = select.poll()
-        self._writable.register(plain, select.POLLIN | select.POLLOUT)
+        self._writable.register(plain, select.POLLOUT)
+        self._usable = select.poll()
+        self._usable.register(plain, select.POLLIN | select.POLLOUT)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -160,17 +165,14 @@ class Connection:
             while parts:
                 try:
                     sent = self._send_some(parts)
-                except _WANTS_WRITE:
+                except (*_WANTS_WRITE, ssl.SSLWantReadError):
                     self._wait_for_room(until_s)
-                    continue
-                except ssl.SSLWantReadError:
-                    self._poll(self._readable, until_s)
                     continue
                 while parts and sent >= len(parts[0]):
                     sent -= len(parts.pop(0))
                 if parts and sent:
                     parts[0] = parts[0][sent:]
-        except OSError as error:
+        except (OSError, ProtocolError) as error:
             raise self.end(error) from error
 
     def _joined(self, parts: list[Buffer]) -> list[Buffer]:
@@ -184,20 +186,22 @@ class Connection:
 
     def _wait_for_room(self, until_s: float) -> None:
         """A broker that waits for us to read would not read itself: take its answers while there is no room."""
-        if not self._poll(self._writable, until_s):
-            raise TimeoutError(f"{self.address}: the broker does not take a request")
+        if not self._poll(self._usable if self._expected else self._writable, until_s):
+            raise TimeoutError("the broker does not take a request")
         if self._expected:
             self._receive_what_is_there(self._expected[-1])
 
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def receive(self, wanted: Pending, until_s: float) -> None:
-        """Receive answers up to the wanted one, or until a time; what is there already is taken in any case."""
+    def receive(self, wanted: Pending, until_s: float, bytes_per_s: float = math.inf) -> None:
+        """Receive answers up to the wanted one, or until a time, which moves with what is received meanwhile; what is
+        there already is taken in any case."""
         if self._ended is not None:
             raise self._again()
+        before = self._received_bytes
         try:
             while not self._receive_what_is_there(wanted):
-                if not self._poll(self._readable, until_s):
+                if not self._poll(self._readable, until_s + (self._received_bytes - before) / bytes_per_s):
                     return
         except (OSError, ProtocolError) as error:
             raise self.end(error) from error
@@ -216,6 +220,7 @@ class Connection:
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
             self._filled += count
+            self._received_bytes += count
             if self._filled == self._needs and self._take_whole() is wanted:
                 return True
             if self._frame is not None and self._filled == len(self._frame):
