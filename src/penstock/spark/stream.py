@@ -69,6 +69,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ids: dict[str, UUID] = {}
         self._made_anew: Positions = {}
         """partitions of topics that were made anew, and where the old ones had been read to"""
+        self._planned: Positions | None = None
+        """where the batch that was planned last ends"""
         self._went_ahead_s = -float("inf")
         """when a trigger last did not wait for more"""
         self._in_group: Positions | None = None
@@ -111,8 +113,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view = self._view()
         self._latest = self._end_of_now(view, begin)
         self._commit_to_group({where: offset for where, offset in begin.items() if where in self._latest})
-        if self._is_first:
-            self._is_first = False
+        is_first, self._is_first = self._is_first and begin == self._initial, False
+        if is_first:
             return start
         if isinstance(limit, ReadAllAvailable) or self._options.limits.are_none:
             self._went_ahead_s = time.monotonic()
@@ -155,7 +157,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         report(losses, fail=self._options.fail_on_data_loss)
         self._ids = self._ids | seen.ids
-        self._made_anew = {where: offset for where, offset in self._made_anew.items() if begin.get(where) == offset}
+        if begin == self._planned:
+            self._made_anew = {}
         self._made_anew |= {where: offset for where, offset in begin.items() if where.topic in changed}
 
     def _true_begin(self, begin: Positions) -> Positions:
@@ -198,6 +201,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ids = self._ids | view.look().ids
         first = view.first([where for where in sorted(to) if begin.get(where) != to[where]])
         plan = batch_ranges(begin, to, first)
+        self._planned = to
         report(plan.losses, fail=self._options.fail_on_data_loss)
         return [
             RangePartition.of(piece, self._ids.get(piece.where.topic))
