@@ -48,8 +48,8 @@ def test_a_gap_at_the_end_is_passed_over(site: ProducingSite, cluster: Cluster) 
         aborted.produce(where.topic, b"never", partition=0)
         aborted.flush(DEADLINE_S)
         aborted.abort_transaction(DEADLINE_S)
-    end = offsets_at(cluster, [where], LATEST, committed=True)[where]
-    assert end == 5
+    end = 5  # with the marker, which may take a moment
+    wait_until(lambda: offsets_at(cluster, [where], LATEST, committed=True)[where] == end, "the marker")
     assert values(RangeReader(cluster, where, 0, end, ColumnChoice(), committed=True)) == numbers(0, 3)
     assert values(RangeReader(cluster, where, 3, end, ColumnChoice(), committed=True)) == []
 

@@ -17,7 +17,7 @@ def fill(
 ) -> None:
     """Write values to a partition and wait until they are there; underscores in names of settings stand for dots."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **named})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True, **named})
     for value in values:
         producer.produce(topic, value, partition=partition)
         producer.poll(0)
