@@ -42,6 +42,7 @@ ALL_REPLICAS, LEADER_ONLY = -1, 1
 # A batch that cannot be compressed is larger afterwards than it was, by less than this.
 _SLACK_BYTES = 512
 _SLACK_SHARE = 200
+_BATCH_BYTES_MIN = HEADER_SIZE + 1
 
 
 class BulkProducer:
@@ -60,8 +61,8 @@ class BulkProducer:
     ) -> None:
         self._compression = parse_compression(compression)
         _check_acks(acks, transactional_id)
-        if batch_bytes < 1:
-            raise SettingError("batch_bytes", f"must be at least 1, not {batch_bytes}")
+        if not 1 <= batch_bytes <= RECORD_BYTES_MAX:
+            raise SettingError("batch_bytes", f"is from 1 to {RECORD_BYTES_MAX}, not {batch_bytes}")
         self._cluster = cluster
         self._batch_bytes = batch_bytes
         self._unacknowledged_bytes_max = unacknowledged_bytes_max
@@ -133,10 +134,11 @@ class BulkProducer:
         """Begin a transaction; nothing is sent before the first rows are."""
         if self._identity.transactional_id is None:
             raise ColumnarError("a producer needs a transactional_id for transactions")
+        if self._error is not None:
+            raise self._error
         if self._is_in_transaction:
             raise ColumnarError(f"{self._identity.transactional_id}: the transaction before is not ended yet")
         self._is_in_transaction = True
-        self._check_usable()
 
     def commit(self) -> None:
         """Flush, and make everything of the transaction visible at once. After an error, `abort`.
@@ -175,14 +177,14 @@ class BulkProducer:
             raise TopicGone(topic)
         limit = message_bytes_max(self._cluster, topic)
         self._bytes_max[topic] = bytes_max = RECORD_BYTES_MAX if limit is None else min(limit, RECORD_BYTES_MAX)
-        slack = HEADER_SIZE + _SLACK_BYTES + bytes_max // _SLACK_SHARE
+        slack = _SLACK_BYTES + bytes_max // _SLACK_SHARE
         is_compressed = self._compression is not Compression.NONE
         encoder = self._encoders[topic] = Encoder(
             topic,
             info.partitions,
-            batch_bytes_max=max(1, min(self._batch_bytes, bytes_max - slack)),
+            batch_bytes_max=max(_BATCH_BYTES_MIN, min(self._batch_bytes, bytes_max - slack)),
             compression=self._compression,
-            record_bytes_max=RECORD_BYTES_MAX if is_compressed else bytes_max - HEADER_SIZE,
+            record_bytes_max=RECORD_BYTES_MAX if is_compressed else max(_BATCH_BYTES_MIN, bytes_max),
         )
         return encoder
 

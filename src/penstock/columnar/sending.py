@@ -33,7 +33,7 @@ from penstock.columnar.errors import (
 from penstock.columnar.errors import refused as refusal_of
 from penstock.columnar.lanes import Batch, Lane, Seal
 from penstock.columnar.produce_request import PartitionRecords, produce_parts
-from penstock.columnar.transactions import FENCING, Identity
+from penstock.columnar.transactions import FENCING, TAKEN_OVER, Identity
 from penstock.wire.compression import Compression
 from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k00_produce import ProduceResponse, ProduceResponsePartition
@@ -287,7 +287,7 @@ class Sender:
         """An error that will not pass, in words."""
         what = f"could not {_writing_to(where)}"
         if error.error in FENCING and self._identity.transactional_id is not None:
-            return Fenced(self._identity.transactional_id)
+            return Fenced(self._identity.transactional_id, TAKEN_OVER)
         if error.error in _TOO_LARGE:
             return BatchTooLarge(where, batch.size_bytes, batch.count)
         if error.error in _LOST:

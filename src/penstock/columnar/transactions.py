@@ -36,6 +36,7 @@ PRODUCE_NEWER_SINCE = 12
 ADD_PARTITIONS_OF_CLIENTS = 3  # later versions are for brokers among themselves
 NOBODY = ProducerEpoch(-1, -1)
 
+TAKEN_OVER = "a newer producer has taken over, or its transaction was open for too long and was aborted"
 FENCING = frozenset({Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_EPOCH, Error.INVALID_PRODUCER_ID_MAPPING})
 
 
@@ -97,8 +98,11 @@ class Identity:
         try:
             answer = self._end(is_commit=is_commit)
         except Refused as error:
-            if is_commit or error.error is not Error.INVALID_TXN_STATE:
+            if error.error is not Error.INVALID_TXN_STATE:
                 raise
+            if is_commit:
+                message = f"it is not open any more, or is not ended in this way: {error.message}"
+                raise Refused(error.what, error.error, message) from error
             self._initialise(self.producer)  # nothing had arrived of what was sent
             return
         if self.is_newer:
@@ -147,7 +151,7 @@ class Identity:
             return self._cluster.retry(attempt, f"{what} for the transactional id {self.transactional_id}")
         except Refused as error:
             if error.error in FENCING:
-                raise Fenced(self.transactional_id) from error
+                raise Fenced(self.transactional_id, TAKEN_OVER) from error
             raise
 
     def _connection(self) -> Connection:

@@ -47,9 +47,9 @@ def write(
     """Write rows to a topic; returns when all of them are acknowledged.
 
     `key`, `value`, `headers`, `partition` and `timestamp` name columns. Without a name, `key`, `value` and `headers`
-    are the columns of these names if there are such; a frame of a single column is taken for the values. Keys and values
-    are bytes or text. Rows with the same key go to the same partition, the one that Java's clients choose; rows without
-    one are spread.
+    are the columns of these names if there are such; a frame of a single column is taken for the values. Keys and
+    values are bytes or text. Rows with the same key go to the same partition, the one that Java's clients choose; rows
+    without one are spread.
 
     With a `transactional_id` readers see all rows or none. Without it an error can leave some of the rows written.
     `settings` are client settings under Kafka's names, for security and timeouts.
