@@ -36,13 +36,16 @@ from penstock.wire.batch import (
     each_batch,
     problem_of_batch,
 )
+from penstock.wire.compression import Inflater
 from penstock.wire.control import ControlType, read_control_record
-from penstock.wire.records import RecordColumns, RecordError, record_area
+from penstock.wire.records import AREA_SIZE_BYTES_MAX, RecordColumns, RecordError, record_area
 
 __all__ = ["SCHEMA", "SCHEMA_WITH_HEADERS", "ColumnChoice", "Decoder"]
 
 _OFFSET_MAX = 2**63 - 2**32  # so that no offset within a batch leaves 64 bits
-_ROWS_KEPT_MAX = 1_000_000  # room for the fields of so many records is kept for the next batch
+# Room for so many bytes, and for the fields of so many records, is kept for the next batch.
+_AREA_KEPT_BYTES_MAX = 16 * 1024 * 1024
+_ROWS_KEPT_MAX = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Decoder:
         self._batches: Iterator[_Batch] = iter(())
         self._batch: _Batch | None = None
         self._fields = RecordColumns.allocate(0)
+        self._inflater = Inflater(size_bytes_max=AREA_SIZE_BYTES_MAX, kept_bytes_max=_AREA_KEPT_BYTES_MAX)
         self._rows = RowBuffers(where, columns.schema, rows_max=rows_max)
 
     def add(self, records: memoryview, *, start: int, end: int, aborted: Sequence[tuple[int, int]] | None) -> int:
@@ -212,7 +216,7 @@ class Decoder:
                 raise self._bad(header.base_offset, str(error)) from None
 
     def _read(self, header: BatchHeader, batch: memoryview, answer: _Answer) -> _Batch:
-        area = record_area(batch, header)
+        area = record_area(batch, header, inflater=self._inflater)
         count = header.record_count
         fields = self._room_for_fields(area, count)
         scan(

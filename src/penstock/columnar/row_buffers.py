@@ -9,6 +9,7 @@ row (topic, partition) are made once and shared by all batches.
 from __future__ import annotations
 
 from array import array
+from typing import Literal
 
 import pyarrow as pa
 
@@ -33,7 +34,7 @@ class _Growing:
 
     __slots__ = ("_buffer", "_format", "_item_size", "view")
 
-    def __init__(self, format: str, items: int) -> None:
+    def __init__(self, format: Literal["B", "i", "q"], items: int) -> None:
         self._format = format
         self._item_size = array(format).itemsize
         self._buffer = pa.allocate_buffer(max(items, _ITEMS_MIN) * self._item_size, resizable=True)

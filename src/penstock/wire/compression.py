@@ -39,6 +39,8 @@ _XERIAL_BLOCK_SIZE = 32 * 1024
 _XERIAL_LENGTH = Struct(">i")
 _SNAPPY_RATIO_MAX = 22  # three bytes copy at most 64
 
+_LZ4_FAST = 1
+
 # Inflating a small input first into a small buffer spares the page faults of a large fresh one.
 _FIRST_TRY_INPUT_SIZE_MAX = 64 * 1024
 _FIRST_TRY_RATIO = 8
@@ -67,9 +69,38 @@ def decompress(codec: Compression, data: Buffer, *, size_bytes_max: int) -> byte
     return _inflate(codec, data, size_bytes_max)
 
 
+class Inflater:
+    """Inflates one input after the other into the same memory, which spares the page faults of fresh memory.
+
+    What it returns is good until the next call.
+    """
+
+    def __init__(self, *, size_bytes_max: int, kept_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._kept_bytes_max = min(kept_bytes_max, size_bytes_max)
+        self._memory = bytearray()
+
+    def decompress(self, codec: Compression, data: Buffer) -> Buffer:
+        inflate_into = _INFLATE_INTO.get(codec)
+        if inflate_into is None:
+            return decompress(codec, data, size_bytes_max=self._size_bytes_max)
+        if self._memory:
+            try:
+                return memoryview(self._memory)[: inflate_into(data, self._memory)]
+            except cramjam.DecompressionError:
+                pass  # too small, or the data is damaged: the next attempt tells
+        inflated = decompress(codec, data, size_bytes_max=self._size_bytes_max)
+        room = min(2 * len(inflated), self._kept_bytes_max)
+        if room > len(self._memory):
+            self._memory = bytearray(room)
+        return inflated
+
+
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    # The Java client refuses frames whose blocks refer to earlier blocks.
-    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    # The Java client refuses frames whose blocks refer to earlier blocks. Its own default is the fast compressor; the
+    # library's would be one that takes six times as long.
+    fast_unless = _LZ4_FAST if level is None else level
+    compressor = cramjam.lz4.Compressor(level=fast_unless, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
 

@@ -36,7 +36,7 @@ from penstock.wire.batch import (
     BatchHeader,
     read_header,
 )
-from penstock.wire.compression import Compression, CompressionError, compress, decompress
+from penstock.wire.compression import Compression, CompressionError, Inflater, compress, decompress
 
 __all__ = [
     "BatchOptions",
@@ -117,8 +117,14 @@ class BatchOptions(TypedDict, total=False):
     log_append_time: int | None
 
 
-def record_area(batch: memoryview, header: BatchHeader, *, size_bytes_max: int = AREA_SIZE_BYTES_MAX) -> Buffer:
-    """The records of a batch, decompressed, one behind the other."""
+def record_area(
+    batch: memoryview,
+    header: BatchHeader,
+    *,
+    size_bytes_max: int = AREA_SIZE_BYTES_MAX,
+    inflater: Inflater | None = None,
+) -> Buffer:
+    """The records of a batch, decompressed, one behind the other; by an inflater that has its own ceiling, if given."""
     if len(batch) < HEADER_SIZE or header.size_bytes != len(batch):
         raise RecordError(f"the batch says it has {header.size_bytes} bytes, there are {len(batch)}")
     if header.magic != MAGIC:
@@ -131,6 +137,8 @@ def record_area(batch: memoryview, header: BatchHeader, *, size_bytes_max: int =
         return b""
     try:
         codec = Compression(header.compression)
+        if inflater is not None:
+            return inflater.decompress(codec, batch[HEADER_SIZE:])
         return decompress(codec, batch[HEADER_SIZE:], size_bytes_max=size_bytes_max)
     except CompressionError as error:
         raise RecordError(str(error)) from None
