@@ -17,7 +17,9 @@ from penstock.testing.broker_process import BrokerProcess
 
 PROJECT = Path(__file__).resolve().parents[2]
 #: Where Spark's Python workers find the package, and the test modules whose classes they are sent.
-PYTHON_PATH = os.pathsep.join([str(Path(penstock.__file__).parents[1]), str(PROJECT)])
+PYTHON_PATH = os.pathsep.join(
+    [str(Path(penstock.__file__).parents[1]), str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 WORKER_ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": PYTHON_PATH, "SPARK_LOCAL_IP": "127.0.0.1"}
 SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -83,6 +85,7 @@ def create_topic(
     """A topic with a name that nobody else has."""
     name = f"topic-{uuid4().hex[:12]}"
     made = NewTopic(name, partitions, replicas, config=settings or {})
-    for created in AdminClient({"bootstrap.servers": bootstrap}).create_topics([made]).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # which must live as long as the request does
+    for created in admin.create_topics([made]).values():
         created.result(CREATE_S_MAX)
     return name

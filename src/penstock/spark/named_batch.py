@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass
 
 from penstock.columnar.commit_many import BatchLost, transactional_id
-from penstock.columnar.errors import ColumnarError, Fenced, StaleNumber
+from penstock.columnar.errors import BrokerAway, ColumnarError, Fenced, StaleNumber
 from penstock.spark.sink_options import TRANSACTION_TIMEOUT
 
 #: Ids are used again, so that they do not pile up. A task is seldom tried more often, and never as often at once.
@@ -66,7 +66,7 @@ class NamedBatch:
         )
 
     def explained(self, error: ColumnarError) -> ColumnarError:
-        """What the brokers said about the batch, as it is told to the user."""
+        """What the brokers said about its commit, as it is told to the user."""
         if isinstance(error, StaleNumber):
             return self.stale(error.last)
         if isinstance(error, Fenced):
@@ -77,7 +77,14 @@ class NamedBatch:
                 f"over, or it took too long: a task may write for {TRANSACTION_TIMEOUT}, and what is written waits for "
                 "the commit as long as the brokers' transaction.prepared.timeout.ms. Start it again: it is written anew"
             )
+        if isinstance(error, BrokerAway):
+            return SinkError(f"it is not known whether {self} was committed: {error}. {self._how_to_find_out()}")
         return error
+
+    def _how_to_find_out(self) -> str:
+        if self.is_forgotten:
+            return "Look into the topic before it is written again; options txnAppId and txnVersion would recognise it"
+        return "Start the query again: it finds out" if self.is_stream else "Write it again: it counts once"
 
 
 def used_once(run: int) -> NamedBatch:

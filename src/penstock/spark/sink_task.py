@@ -83,7 +83,7 @@ def _explained(error: ColumnarError, cluster: Cluster, batch: NamedBatch, elapse
             f"the brokers do not let a transaction be open for {TRANSACTION_TIMEOUT} ({timeout_s * 1000:.0f}): set the "
             f"option {TRANSACTION_TIMEOUT} lower, or the brokers' transaction.max.timeout.ms higher"
         )
-    return batch.explained(error)
+    return error if isinstance(error, BrokerAway) else batch.explained(error)
 
 
 def _is_written(cluster: Cluster, batch: NamedBatch) -> bool:
