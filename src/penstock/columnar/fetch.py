@@ -82,6 +82,8 @@ class RangeReader:
         self._committed = committed
         self._topic_id = topic_id or NO_ID
         self._fetch_bytes = fetch_bytes
+        self._fetch_bytes_min = FETCH_BYTES_MIN
+        self._asked_bytes = 0
         self._decoder = Decoder(where, columns, rows_max=rows_max, bytes_max=batch_bytes_max)
         self._pending: Pending | None = None
         self._progress_s = time.monotonic()
@@ -180,10 +182,13 @@ class RangeReader:
             raise NotWrittenYet(self.where, self._end, limit, waited_s, self._committed)
 
     def _ask_for_more(self, received_bytes: int) -> None:
-        """Not even one batch was whole, as old brokers answer."""
-        if received_bytes >= FETCH_BYTES_MAX // 2:
-            raise ColumnarError(f"{self.where}: the batch at offset {self.position} is too large to be read")
-        self._fetch_bytes = max(2 * self._fetch_bytes, 2 * received_bytes)
+        """Not even one batch was whole, which happens only where less was asked for than it has."""
+        if received_bytes < self._asked_bytes or received_bytes >= FETCH_BYTES_MAX // 2:
+            raise ColumnarError(
+                f"topic {self.where.topic}, partition {self.where.partition}: the batch at offset {self.position} "
+                f"is not whole in an answer of {received_bytes} bytes"
+            )
+        self._fetch_bytes = self._fetch_bytes_min = 2 * received_bytes
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,7 +205,7 @@ class RangeReader:
         version = connection.version_of(k01_fetch.API)
         if self._topic_id == NO_ID:
             version = connection.version_of(k01_fetch.API, _TOPIC_IDS_SINCE - 1)
-        size_bytes = self._bytes_wanted()
+        self._asked_bytes = size_bytes = self._bytes_wanted()
         partition = FetchRequestPartition(
             partition=self.where.partition,
             current_leader_epoch=self._cluster.leader_epoch(self.where),
@@ -229,4 +234,4 @@ class RangeReader:
         offsets = self.position - self._start
         record_bytes = self.received_bytes / offsets * _MARGIN if offsets else _RECORD_BYTES_GUESSED
         expected = int((self._end - self.position) * record_bytes)
-        return min(self._fetch_bytes, max(FETCH_BYTES_MIN, expected))
+        return min(self._fetch_bytes, max(self._fetch_bytes_min, expected))
