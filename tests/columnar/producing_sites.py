@@ -224,9 +224,10 @@ def proxy_to(port: int) -> Iterator[ThreadedProxy]:
 class Proxied(ProducingSite):
     """A broker that can only be reached through a proxy."""
 
-    def __init__(self, broker: BrokerProcess, proxy: ThreadedProxy) -> None:
+    def __init__(self, broker: BrokerProcess, port: int, proxy: ThreadedProxy) -> None:
         super().__init__(f"127.0.0.1:{proxy.proxy.port}")
         self.broker = broker
+        self.port = port  # of the broker itself
         self._proxy = proxy
 
     def while_answers_are_lost(self, act: Callable[[], T], until: Callable[[], object]) -> T:
@@ -246,7 +247,7 @@ class Proxied(ProducingSite):
 
     def log_bytes(self, topic: str) -> int:
         """What the broker has on its disk."""
-        return sum(path.stat().st_size for path in self.broker.data.glob(f"{topic}-*/*.log"))
+        return sum(path.stat().st_size for path in self.broker.data.rglob(f"{topic}-*/*.log"))
 
 
 def _mend(proxy: TcpProxy) -> None:
@@ -260,4 +261,4 @@ def proxied(tmp_path: Path) -> Iterator[Proxied]:
     with proxy_to(port) as proxy:
         settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.proxy.port}"}
         with BrokerProcess(tmp_path / "data", port=port, settings=settings) as broker:
-            yield Proxied(broker, proxy)
+            yield Proxied(broker, port, proxy)

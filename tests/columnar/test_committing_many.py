@@ -235,17 +235,19 @@ def _age_out(site: ProducingSite, cluster: Cluster) -> bool:
 def test_answers_that_get_lost_are_asked_for_again(proxied: Proxied) -> None:
     def known() -> DescribeCommitsResponseName:
         """What the broker says to one who asks it directly."""
-        with RawClient("127.0.0.1", proxied.broker.port) as direct:
+        with RawClient("127.0.0.1", proxied.port) as direct:
             found: DescribeCommitsResponseName = direct.call(DescribeCommitsRequest(names=[batches.name])).names[0]
             return found
 
     with proxied.cluster() as cluster:
         batches = Batches(proxied, cluster)
         written = batches.write("0", 0)
+        assert batches.describe().open_transactions == (written,)  # and the coordinator is known
         proxied.while_answers_are_lost(
             lambda: commit_many.prepare(cluster, batches.name, 0, 1, [written]),
             until=lambda: any(each.prepared_number == 0 for each in known().transactions),
         )
+        assert batches.describe().number == 0
         is_repeated = proxied.while_answers_are_lost(
             lambda: batches.commit(0, [written]), until=lambda: known().last_number == 0
         )
