@@ -26,7 +26,7 @@ class PushFilters:
     is by default. A reader that could use filters works without them, too: so it must not look like one.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, take: Callable[[Iterable[Filter]], Iterable[Filter]]) -> None:
         self._take = take

@@ -110,6 +110,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: PositionsAsJson, limit: ReadLimit) -> PositionsAsJson:
         begin = from_json(start)
+        if begin == self._planned:
+            self._made_anew = {}
         view = self._view()
         self._latest = self._end_of_now(view, begin)
         self._commit_to_group({where: offset for where, offset in begin.items() if where in self._latest})
@@ -157,8 +159,6 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         report(losses, fail=self._options.fail_on_data_loss)
         self._ids = self._ids | seen.ids
-        if begin == self._planned:
-            self._made_anew = {}
         self._made_anew |= {where: offset for where, offset in begin.items() if where.topic in changed}
 
     def _true_begin(self, begin: Positions) -> Positions:
