@@ -347,7 +347,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
             Decoder(WHERE, ALL, rows_max=rows_max, bytes_max=bytes_max)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(log=logs(), seal=st.booleans(), data=st.data())
 def test_damage_gives_an_error_or_rows(log: list[bytes], seal: bool, data: st.DataObject) -> None:
     """Where the checksum is made to fit again, the inside is what is looked at."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.wire.compression import Compression, CompressionError, compress, decompress
+from penstock.wire.compression import Compression, CompressionError, Inflater, compress, decompress
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 MIB = 1024 * 1024
@@ -216,3 +216,27 @@ def test_zstd_without_content_size_is_read() -> None:
     packer = cramjam.zstd.Compressor()
     packer.compress(PAYLOAD)
     assert decompress(Compression.ZSTD, bytes(packer.finish()), size_bytes_max=MIB) == PAYLOAD
+
+
+# An inflater, which uses its memory again
+
+
+@given(
+    inputs=st.lists(st.tuples(st.sampled_from(CODECS), st.binary(max_size=300), st.integers(1, 50)), max_size=6),
+    kept=st.integers(0, 5000),
+)
+def test_an_inflater_gives_what_decompressing_gives(inputs: list[tuple[Compression, bytes, int]], kept: int) -> None:
+    inflater = Inflater(size_bytes_max=100_000, kept_bytes_max=kept)
+    for codec, data, times in inputs:
+        assert inflater.decompress(codec, compress(codec, data * times)) == data * times
+
+
+@codecs
+def test_an_inflater_has_a_ceiling_and_gets_over_damage(codec: Compression) -> None:
+    inflater = Inflater(size_bytes_max=len(PAYLOAD), kept_bytes_max=MIB)
+    packed = compress(codec, PAYLOAD)
+    for _ in range(2):
+        assert inflater.decompress(codec, packed) == PAYLOAD
+        for bad in (compress(codec, PAYLOAD + b"x"), packed[: len(packed) // 2], b""):
+            with pytest.raises(CompressionError):
+                inflater.decompress(codec, bad)
