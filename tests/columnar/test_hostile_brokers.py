@@ -113,12 +113,12 @@ def test_what_is_no_broker(answer: Callable[[socket.socket, bytes], None], reaso
 
 
 def test_what_was_not_asked() -> None:
-    with fake_broker(silent, greeting=b"SSH-2.0-OpenSSH\r\n") as broker:
-        with (
-            Cluster(settings_for(broker.address)) as cluster,
-            pytest.raises(BrokerAway, match="cannot be read|not asked"),
-        ):
-            cluster.topics()
+    with (
+        fake_broker(silent, greeting=b"SSH-2.0-OpenSSH\r\n") as broker,
+        Cluster(settings_for(broker.address)) as cluster,
+        pytest.raises(BrokerAway, match="cannot be read"),
+    ):
+        cluster.topics()
 
 
 def test_large_claims_cost_nothing() -> None:

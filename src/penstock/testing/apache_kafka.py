@@ -82,6 +82,7 @@ def version_of(jars: Path) -> str:
 class ApacheKafka:
     """One node. `settings` go over `ONE_NODE`; `features` are `name=level` for the format of its folder.
 
+    `more_listeners`, such as `SSL://localhost:9093`, stand beside the plain one; what they need is in `settings`.
     `quorum` has the port on which each node, this one included, listens as a controller; without it the node is alone.
     """
 
@@ -92,6 +93,7 @@ class ApacheKafka:
         *,
         settings: Mapping[str, str] | None = None,
         features: Sequence[str] = (),
+        more_listeners: Sequence[str] = (),
         java_flags: Sequence[str] = SMALL_JVM,
         node_id: int = 0,
         cluster_id: str | None = None,
@@ -107,6 +109,7 @@ class ApacheKafka:
         self._quorum = quorum
         self._settings = {**(ONE_NODE if quorum is None else {}), **(settings or {})}
         self._features = features
+        self._more_listeners = more_listeners
         self._java = ["java", *java_flags, "-cp", f"{jars}/*"]
         self._properties = folder / "server.properties"
         self._log = folder / "kafka.log"
@@ -136,12 +139,13 @@ class ApacheKafka:
         shutil.rmtree(self.data, ignore_errors=True)
         self.port = free_port()
         quorum = self._quorum or {self.node_id: free_port()}
+        controller = f"CONTROLLER://127.0.0.1:{quorum[self.node_id]}"
         rows = {
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
             "controller.quorum.voters": ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in quorum.items()),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{quorum[self.node_id]}",
+            "listeners": ",".join((f"PLAINTEXT://{self.bootstrap}", controller, *self._more_listeners)),
             "log.dirs": str(self.data),
             **self._settings,
         }
