@@ -45,6 +45,11 @@ FIGURES = {
     "topic_made_ms": Figure("topic made, ms"),
     "reader_mb_s": Figure("the reader's MB/s"),
     "writer_requests_s": Figure("the writer's requests/s"),
+    "columnar_rows_s": Figure("columns, million rows/s", 1e-6),
+    "confluent_rows_s": Figure("confluent-kafka, million rows/s", 1e-6),
+    "aiokafka_rows_s": Figure("aiokafka, million rows/s", 1e-6),
+    "over_confluent": Figure("columns : confluent-kafka"),
+    "over_aiokafka": Figure("columns : aiokafka"),
 }
 
 
@@ -90,6 +95,9 @@ AIMS = {
     (work.START, "idle_mb"): Aim(at_most=0.1),
     (work.START, "thousand_partitions_mb"): Aim(at_most=0.1),
     (work.START, "fresh_s"): Aim(at_most=0.5, absolute=True),
+    (work.COLUMNS_READ, "over_confluent"): Aim(at_least=10, absolute=True),
+    (work.COLUMNS_READ, "over_aiokafka"): Aim(at_least=5, absolute=True),
+    (work.COLUMNS_WRITE, "over_confluent"): Aim(at_least=5, absolute=True),
 }
 
 
@@ -146,7 +154,8 @@ def _verdict(item: str, figure: str, ours: list[float], ratio: float | None) -> 
     aim = AIMS.get((item, figure))
     if aim is None:
         return ""
-    value = (max(ours) if ours else None) if aim.absolute else ratio
+    worst = max if aim.at_least is None else min
+    value = (worst(ours) if ours else None) if aim.absolute else ratio
     if value is None:
         return str(aim)
     return f"{aim} [green]yes[/]" if aim.is_met(value) else f"{aim} [red]no[/]"

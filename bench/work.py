@@ -29,6 +29,8 @@ class Sizes:
     group_changes: int  # members that leave and join, in a measurement
     replicated_bytes: int  # produced to a cluster, which keeps three times as much
     failovers: int  # of each kind, in a measurement
+    column_rows: int  # read and written as columns
+    message_rows: int  # and message by message
 
 
 FULL = Sizes(
@@ -46,6 +48,8 @@ FULL = Sizes(
     group_changes=20,
     replicated_bytes=900_000_000,
     failovers=3,
+    column_rows=3_000_000,
+    message_rows=400_000,
 )
 QUICK = Sizes(
     rounds=1,
@@ -62,6 +66,8 @@ QUICK = Sizes(
     group_changes=5,
     replicated_bytes=150_000_000,
     failovers=1,
+    column_rows=1_000_000,
+    message_rows=100_000,
 )
 
 
@@ -318,6 +324,16 @@ FAILOVERS = [
     ),
 ]
 
+COLUMNS_READ = "columns-read"
+COLUMNS_READ_TITLE = (
+    "read 200-byte rows from 4 partitions: penstock.columnar, confluent-kafka's consume, aiokafka's getmany"
+)
+COLUMNS_READ_SHOWN = ("columnar_rows_s", "confluent_rows_s", "aiokafka_rows_s", "over_confluent", "over_aiokafka")
+
+COLUMNS_WRITE = "columns-write"
+COLUMNS_WRITE_TITLE = "write 200-byte rows with keys to 4 partitions: penstock.columnar, confluent-kafka's producer"
+COLUMNS_WRITE_SHOWN = ("columnar_rows_s", "confluent_rows_s", "over_confluent")
+
 ROWS = [
     *((item.name, item.title, item.shown) for item in LOADS),
     (MEMORY, MEMORY_TITLE, MEMORY_SHOWN),
@@ -326,6 +342,8 @@ ROWS = [
     *((item.name, item.title, REBALANCE_SHOWN) for item in REBALANCES),
     (START, START_TITLE, START_SHOWN),
     (QUIET, QUIET_TITLE, QUIET_SHOWN),
+    (COLUMNS_READ, COLUMNS_READ_TITLE, COLUMNS_READ_SHOWN),
+    (COLUMNS_WRITE, COLUMNS_WRITE_TITLE, COLUMNS_WRITE_SHOWN),
 ]
 NAMES = [name for name, _, _ in ROWS]
 TITLES = {name: title for name, title, _ in ROWS}
