@@ -1,8 +1,8 @@
 """A topic as columns, beside the Python clients that go from message to message: the same topic, the same run.
 
 Rows have a key of 8 bytes and a value of 192, and are made before a write is measured. Each client runs in this
-process with its own defaults, nobody compresses, and the loops that read look at every value. They get fewer rows, since
-they are slower; what counts is rows a second, and how many times as fast columns are.
+process with its own defaults, nobody compresses, and the loops that read look at every value. They get fewer rows,
+since they are slower; what counts is rows a second, and how many times as fast columns are.
 """
 
 from __future__ import annotations
