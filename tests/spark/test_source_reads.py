@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.testing.broker_process import BrokerProcess, free_port
-from tests.spark.filled_topics import Message, delete_records, fill, fill_transaction
+
+from .filled_topics import Message, delete_records, fill, fill_transaction
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from penstock.testing.broker_process import BrokerProcess
-from tests.spark.filled_topics import (
+
+from .filled_topics import (
     Message,
     add_partitions,
     delete_records,
