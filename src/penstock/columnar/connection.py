@@ -27,6 +27,7 @@ from typing import Any
 
 from penstock.base.errors import Error
 from penstock.base.world import Address, Buffer
+from penstock.columnar.frames import FrameBuffer, Limits
 from penstock.columnar.settings import ClientSettings
 from penstock.columnar.versions import chosen_version, common_version
 from penstock.wire.api import APIS, OWN_APIS, RequestHeader, decode_response_header, encode_request_header
@@ -37,13 +38,13 @@ from penstock.wire.schema import Message, ProtocolError
 
 ANSWER_BYTES_MAX = 64 << 20
 FETCH_BYTES_MAX = 1 << 30
-#: Believed at once of what an answer says of its size: for a fetch, beside what was asked for.
-BELIEVED_BYTES = 256 * 1024
+#: How large answers are; those to a fetch beside the records that were asked for.
+EXPECTED_BYTES = 256 * 1024
+SMALL = Limits(EXPECTED_BYTES, ANSWER_BYTES_MAX)
 #: So many buffers a system takes in one call.
 BUFFERS_MAX = 1024
 #: An answer that comes more slowly than this is late; one that trickles in must not be waited for without end.
 SLOWEST_BYTES_PER_S = 32 * 1024
-_ANSWER_BYTES_MIN = 4  # the correlation id
 
 _SIZE = Struct(">i")
 _UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -55,14 +56,13 @@ _WANTS_WRITE = (BlockingIOError, ssl.SSLWantWriteError)
 class Pending:
     """A request that is under way, and then its answer."""
 
-    __slots__ = ("_connection", "_frame", "api", "believed_bytes", "bytes_max", "number", "version")
+    __slots__ = ("_connection", "_frame", "api", "limits", "number", "version")
 
     def __init__(self, connection: Connection, api: Api, version: int, number: int, fetched_bytes: int | None) -> None:
         self.api = api
         self.version = version
         self.number = number
-        self.believed_bytes = BELIEVED_BYTES + (fetched_bytes or 0)
-        self.bytes_max = ANSWER_BYTES_MAX if fetched_bytes is None else FETCH_BYTES_MAX
+        self.limits = SMALL if fetched_bytes is None else Limits(fetched_bytes + EXPECTED_BYTES, FETCH_BYTES_MAX)
         self._connection = connection
         self._frame: memoryview | None = None
 
@@ -104,10 +104,7 @@ class Connection:
         self._expected: deque[Pending] = deque()
         self._last_number = 0
         self._ended: OSError | None = None
-        self._size = bytearray(4)
-        self._frame: bytearray | None = None  # of the answer that is being received
-        self._filled = 0  # of the size, and then of the frame
-        self._needs = 4
+        self._frames = FrameBuffer()
         self._received_bytes = 0
         plain.setblocking(False)
         self._readable = select.poll()
@@ -209,9 +206,8 @@ class Connection:
     def _receive_what_is_there(self, wanted: Pending) -> bool:
         """Whether the wanted answer is complete; False if there is nothing more to be read now."""
         while True:
-            target = self._size if self._frame is None else self._frame
             try:
-                count = self._socket.recv_into(memoryview(target)[self._filled :])
+                count = self._socket.recv_into(self._frames.room)
             except _WANTS_READ:
                 return False
             except ssl.SSLWantWriteError:
@@ -219,36 +215,15 @@ class Connection:
                 continue
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
-            self._filled += count
+            if not self._expected:
+                raise ProtocolError("it answers what was not asked")
             self._received_bytes += count
-            if self._filled == self._needs and self._take_whole() is wanted:
-                return True
-            if self._frame is not None and self._filled == len(self._frame):
-                self._make_room()
-
-    def _take_whole(self) -> Pending | None:
-        """The size is there, or else the frame that was of that size."""
-        if not self._expected:
-            raise ProtocolError("it answers what was not asked")
-        pending = self._expected[0]
-        if self._frame is None:
-            (size,) = _SIZE.unpack(self._size)
-            if not _ANSWER_BYTES_MIN <= size <= pending.bytes_max:
-                raise ProtocolError(f"an answer of {size} bytes to {pending.api.name}; is it a Kafka broker?")
-            self._frame = bytearray(min(size, pending.believed_bytes))
-            self._filled, self._needs = 0, size
-            return None
-        frame, self._frame = memoryview(self._frame), None
-        self._filled, self._needs = 0, 4
-        self._expected.popleft()
-        pending.take(frame)
-        return pending
-
-    def _make_room(self) -> None:
-        assert self._frame is not None
-        grown = bytearray(min(2 * self._filled, self._needs))
-        grown[: self._filled] = self._frame
-        self._frame = grown
+            frame = self._frames.received(count, self._expected[0].limits)
+            if frame is not None:
+                pending = self._expected.popleft()
+                pending.take(frame)
+                if pending is wanted:
+                    return True
 
     def decoded(self, pending: Pending, frame: memoryview) -> Any:
         """The message of an answer; an answer that cannot be read ends the connection."""
@@ -274,7 +249,7 @@ class Connection:
         """Whether the broker has not closed it, as far as can be seen without asking."""
         if self._ended is None and not self._expected:
             try:
-                self._socket.recv_into(self._size)
+                self._socket.recv_into(self._frames.room)
                 self.end(ConnectionResetError("the broker closed the connection"))
             except _WANTS_READ:
                 pass
@@ -294,7 +269,7 @@ class Connection:
         if self._ended is None:
             self._ended = reason
             self._expected.clear()
-            self._frame = None
+            self._frames = FrameBuffer()
             self._socket.close()
         return reason
 
