@@ -28,10 +28,10 @@ from .stream_driver import DriverPlan
 pytestmark = pytest.mark.spark
 
 #: So large that a task has sent rows, and its transaction is open, before it has taken all of them.
-LINE_BYTES = 8_000
-LINES = 200
-SESSION = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50", "spark.sql.shuffle.partitions": "2"}
-OPTIONS = {"kafka.compression.type": "none"}
+LINE_BYTES = 32_000
+LINES = 240
+SESSION = {"spark.sql.execution.arrow.maxRecordsPerBatch": "80", "spark.sql.shuffle.partitions": "2"}
+OPTIONS = {"kafka.compression.type": "none", "kafka.batch.size": "200000"}
 
 
 class Site:
