@@ -8,6 +8,7 @@ row (topic, partition) are made once and shared by all batches.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from typing import Literal
 
@@ -234,10 +235,21 @@ class _Same:
     """Columns whose rows are all the same: made once, for as many rows as were ever needed, and shared."""
 
     def __init__(self, where: TopicPartition) -> None:
-        self._scalars = {"topic": pa.scalar(where.topic), "partition": pa.scalar(where.partition, pa.int32())}
+        self._scalars = {"topic": _text_scalar(where.topic), "partition": _int32_scalar(where.partition)}
         self._columns = {name: pa.repeat(scalar, 0) for name, scalar in self._scalars.items()}
 
     def column(self, name: str, rows: int) -> pa.Array:
         if len(self._columns[name]) < rows:
             self._columns[name] = pa.repeat(self._scalars[name], rows)
         return self._columns[name].slice(0, rows)
+
+
+def _text_scalar(text: str) -> pa.Scalar:
+    """Not with pa.scalar: that imports pandas, which takes longer than a small read."""
+    data = text.encode()
+    buffers = [None, pa.py_buffer(struct.pack("=ii", 0, len(data))), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), 1, buffers)[0]
+
+
+def _int32_scalar(number: int) -> pa.Scalar:
+    return pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(struct.pack("=i", number))])[0]
