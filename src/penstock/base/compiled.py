@@ -23,6 +23,7 @@ MODULES = (
     "broker/_exchange",
     "broker/_produce_again",
     "columnar/_columns",
+    "columnar/_rows",
 )
 
 INCLUDED = ("base/_calls", "wire/_copying")  # become part of the others

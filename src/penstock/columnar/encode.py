@@ -19,7 +19,7 @@ from random import randrange
 
 import pyarrow as pa
 
-from penstock.columnar._columns import NO_ROW, fit, size_alone
+from penstock.columnar._rows import NO_ROW, fit, size_alone
 from penstock.columnar.errors import ColumnarError, RecordTooLarge
 from penstock.columnar.row_block import ROWS_MAX, RowBlock
 from penstock.columnar.row_columns import RowColumns

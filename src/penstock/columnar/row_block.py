@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.base.world import Buffer
-from penstock.columnar._columns import (
+from penstock.columnar._rows import (
     NO_ROW,
     arrange,
     arrange_long,
