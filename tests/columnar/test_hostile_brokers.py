@@ -16,11 +16,14 @@ from penstock.base.world import Address
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.connecting import connect
 from penstock.columnar.decode import ColumnChoice
-from penstock.columnar.errors import BrokerAway, ColumnarError, Refused
+from penstock.columnar.errors import BrokerAway, ColumnarError, Refused, TopicGone
 from penstock.columnar.fetch import RangeReader
+from penstock.columnar.groups import commit_offsets
+from penstock.columnar.offsets import offsets_at
 from penstock.columnar.settings import ClientSettings
 from penstock.testing.broker_process import free_port
 from penstock.wire.messages.k01_fetch import FetchResponse, FetchResponsePartition, FetchResponseTopic
+from penstock.wire.messages.k02_list_offsets import ListOffsetsResponse
 from penstock.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -28,11 +31,14 @@ from penstock.wire.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from penstock.wire.messages.k08_offset_commit import OffsetCommitResponse
+from penstock.wire.messages.k10_find_coordinator import FindCoordinatorResponse
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 
 from .fake_broker import fake_broker, frame_of, versions
 
 API_VERSIONS, METADATA, FETCH = 18, 3, 1
+ANSWERS_WITHOUT_CONTENT = {2: ListOffsetsResponse(), 8: OffsetCommitResponse(), 10: FindCoordinatorResponse()}
 WHERE = TopicPartition("t", 0)
 
 
@@ -249,6 +255,34 @@ def test_older_leader_epochs_are_not_believed() -> None:
         cluster.stale(WHERE)
         cluster.leader(WHERE)  # two answers of the past are passed over
         assert cluster.leader_epoch(WHERE) == 6
+
+
+def test_answers_that_leave_out_what_was_asked() -> None:
+    def nothing(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(frame_of(request, ANSWERS_WITHOUT_CONTENT[key_of(request)]))
+
+    with (
+        fake_broker(honest_but(k2=nothing, k8=nothing, k10=nothing)) as broker,
+        Cluster(settings_for(broker.address)) as cluster,
+    ):
+        with pytest.raises(BrokerAway, match="t-0: its leader does not say"):
+            offsets_at(cluster, [WHERE], -1, committed=True)
+        with pytest.raises(BrokerAway, match="could not commit offsets to group g"):
+            commit_offsets(cluster, "g", {WHERE: 1})
+        with pytest.raises(TopicGone):
+            cluster.leader(TopicPartition("another", 0))
+
+
+def test_addresses_that_are_none() -> None:
+    def lie(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(frame_of(request, metadata(99_999)))
+
+    with (
+        fake_broker(honest_but(k3=lie)) as broker,
+        Cluster(settings_for(broker.address)) as cluster,
+        pytest.raises(BrokerAway, match="99999: this is no address"),
+    ):
+        cluster.leader(WHERE)
 
 
 def test_a_connection_that_was_closed_while_idle_is_made_anew() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -11,15 +13,17 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from penstock.base.errors import Error
 from penstock.base.identifiers import TopicPartition
+from penstock.columnar import connecting
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.decode import ColumnChoice
 from penstock.columnar.errors import NotWrittenYet, OffsetsGone, Refused, TopicGone
 from penstock.columnar.fetch import RangeReader
 from penstock.columnar.groups import commit_offsets
 from penstock.columnar.offsets import EARLIEST, LATEST, offsets_at
+from penstock.wire.messages.k18_api_versions import ApiVersionsResponse
 
 from .producing_sites import DEADLINE_S, ProducingSite, cluster_at, wait_until
-from .topic_filling import fill, numbers, transaction
+from .topic_filling import delete_records, fill, numbers, transaction
 
 
 @pytest.fixture
@@ -85,6 +89,54 @@ def test_offsets_and_topics_that_are_not_there(site: ProducingSite, cluster: Clu
     assert (gone.value.where, gone.value.asked, gone.value.first, gone.value.last) == (where, 50, 0, 3)
     with pytest.raises(TopicGone, match="none is 7"):
         values(RangeReader(cluster, TopicPartition(where.topic, 7), 0, 1, ColumnChoice(), committed=True))
+
+
+def test_what_was_received_before_an_error_is_handed_out(site: ProducingSite, cluster: Cluster) -> None:
+    where = TopicPartition(site.new_topic(), 0)
+    fill(site.bootstrap, where.topic, numbers(0, 3000), batch_size=2000)
+    reading = iter(RangeReader(cluster, where, 0, 3000, ColumnChoice(), committed=True, rows_max=10, fetch_bytes=2000))
+    found = next(reading).column("value").to_pylist()
+    delete_records(site.bootstrap, where.topic, 2900)
+    with pytest.raises(OffsetsGone) as gone:
+        for batch in reading:
+            found += batch.column("value").to_pylist()
+    assert 10 < len(found) < 2900
+    assert found == numbers(0, gone.value.asked)
+
+
+#: The highest versions of Fetch, ListOffsets, Metadata, OffsetCommit and FindCoordinator that a release has.
+RELEASES = {
+    "0.11": (5, 2, 4, 3, 1),
+    "1.1": (7, 2, 5, 3, 1),
+    "2.0": (8, 3, 6, 4, 2),
+    "2.3": (11, 5, 8, 7, 2),
+    "2.8": (12, 6, 11, 8, 3),
+    "3.1": (13, 7, 12, 8, 4),
+    "3.7": (16, 8, 12, 9, 5),
+}
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("release", RELEASES)
+def test_brokers_of_former_releases(
+    penstock_site: ProducingSite, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    """As far as versions go: the broker shows no newer ones than such a release had."""
+    highest = dict(zip((1, 2, 3, 8, 10), RELEASES[release], strict=True))
+    served = connecting._served
+
+    def older(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+        return {key: (low, min(high, highest.get(key, high))) for key, (low, high) in served(answer).items()}
+
+    monkeypatch.setattr(connecting, "_served", older)
+    where = TopicPartition(penstock_site.new_topic(), 0)
+    fill(penstock_site.bootstrap, where.topic, numbers(0, 100))
+    with penstock_site.cluster() as cluster:
+        assert cluster.any().versions[1][1] == highest[1]
+        end = offsets_at(cluster, [where], LATEST, committed=True)[where]
+        assert end == 100
+        assert values(RangeReader(cluster, where, 0, end, ColumnChoice(), committed=True)) == numbers(0, 100)
+        commit_offsets(cluster, f"group-{release}", {where: 7})
 
 
 def test_a_record_larger_than_what_is_asked_for(site: ProducingSite, cluster: Cluster) -> None:
@@ -155,5 +207,6 @@ def test_broken_connections_lose_and_double_nothing(penstock_site: ProducingSite
         for batch in reader:
             found += batch.column("value").to_pylist()
             for connection in list(cluster._connections.values()):
-                connection._socket.shutdown(2)
+                with suppress(OSError):  # this one is broken already
+                    connection._socket.shutdown(socket.SHUT_RDWR)
         assert found == numbers(0, 5000)

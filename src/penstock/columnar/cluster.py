@@ -31,7 +31,11 @@ from penstock.wire.messages.k03_metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from penstock.wire.messages.k10_find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FindCoordinatorResponseCoordinator,
+)
 
 GROUP = 0
 TRANSACTION = 1
@@ -155,8 +159,9 @@ class Cluster:
         return self._nodes[leader.node_id]
 
     def _look_for_leader(self, where: TopicPartition) -> None:
-        (topic,) = self._metadata([where.topic]).topics
-        if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
+        topics = self._metadata([where.topic]).topics
+        topic = next((topic for topic in topics if topic.name == where.topic), None)
+        if topic is None or topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopic(where.topic)
         check(topic.error_code)
         if all(partition.partition_index != where.partition for partition in topic.partitions):
@@ -177,24 +182,23 @@ class Cluster:
         )
 
     def _coordinator_address(self, key: str, kind: int) -> Address:
-        known = self._coordinators.get((kind, key))
-        if known is not None:
-            return known
+        if (kind, key) not in self._coordinators:
+            found = self._find_coordinator(key, kind)
+            check(found.error_code, found.error_message)
+            self._coordinators[kind, key] = Address(found.host, found.port)
+        return self._coordinators[kind, key]
+
+    def _find_coordinator(self, key: str, kind: int) -> FindCoordinatorResponse | FindCoordinatorResponseCoordinator:
         connection = self._any()
         version = connection.version_of(k10_find_coordinator.API)
-        if version >= _MANY_COORDINATORS_SINCE:
-            answer: FindCoordinatorResponse = connection.ask(
-                FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), version
-            )
-            (found,) = answer.coordinators
-            check(found.error_code, found.error_message)
-            address = Address(found.host, found.port)
-        else:
-            answer = connection.ask(FindCoordinatorRequest(key_type=kind, key=key), version)
-            check(answer.error_code, answer.error_message)
-            address = Address(answer.host, answer.port)
-        self._coordinators[kind, key] = address
-        return address
+        is_one_of_many = version >= _MANY_COORDINATORS_SINCE
+        asked = {"coordinator_keys": [key]} if is_one_of_many else {"key": key}
+        answer: FindCoordinatorResponse = connection.ask(FindCoordinatorRequest(key_type=kind, **asked), version)
+        if not is_one_of_many:
+            return answer
+        if not answer.coordinators:
+            raise ApiError(Error.COORDINATOR_NOT_AVAILABLE)
+        return answer.coordinators[0]
 
     def stale(self, where: TopicPartition | None = None) -> None:
         """What is known of a partition, or of everything, did not help: look again before the next use."""
@@ -283,6 +287,8 @@ class Cluster:
             pause_s = min(2 * pause_s, self.settings.backoff_max_s)
 
     def _given_up(self, what: str, deadline_s: float, reason: Exception) -> Exception:
+        if isinstance(reason, UnknownTopic):
+            return refused(what, reason)
         if isinstance(reason, ApiError):
             text = f"{reason.message} ({reason.error.name})"
             return BrokerAway(f"could not {what} within {deadline_s:g} s: {text}")

@@ -46,10 +46,14 @@ def connect(address: Address, settings: ClientSettings, context: ssl.SSLContext 
 
 def _open(address: Address, settings: ClientSettings, context: ssl.SSLContext | None) -> socket.socket:
     """The receive buffer is left to the system, which makes it larger by itself than it lets anyone ask for."""
+    if not 0 < address.port < 65536:  # whoever told us of it may tell anything
+        raise ConnectionError(f"{address}: this is no address")
     try:
         plain = socket.create_connection(address, settings.connect_timeout_s)
     except OSError as error:
         raise type(error)(f"{address}: {error.strerror or error}") from error
+    except ValueError as error:  # of a host that cannot be a name
+        raise ConnectionError(f"{address}: this is no address: {error}") from error
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

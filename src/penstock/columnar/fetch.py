@@ -94,8 +94,12 @@ class RangeReader:
         self._progress_s = time.monotonic()
         try:
             while self.position < self._end:
-                self._take(self._next_answer())
-                if self.position < self._end and self._pending is None:
+                try:
+                    self._take(self._next_answer())
+                except ColumnarError:
+                    yield from self._decoder.take(all=True)  # what was received before is no less true
+                    raise
+                if self.position < self._end:
                     self._send_early()
                 yield from self._decoder.take()
             yield from self._decoder.take(all=True)

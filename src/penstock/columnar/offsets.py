@@ -23,7 +23,6 @@ from penstock.wire.messages.k02_list_offsets import (
 
 LATEST = -1
 EARLIEST = -2
-NOTHING_SO_LATE = -1
 
 
 def offsets_at(
@@ -36,6 +35,9 @@ def offsets_at(
     def attempt() -> dict[TopicPartition, int | None]:
         missing = [where for where in partitions if where not in found]
         _ask_leaders(cluster, missing, when, committed, found)
+        left_out = [where for where in missing if where not in found]
+        if left_out:
+            raise ApiError(Error.OFFSET_NOT_AVAILABLE, f"{left_out[0]}: its leader does not say")
         return found
 
     topics = ", ".join(sorted({where.topic for where in partitions}))
@@ -93,8 +95,8 @@ def _take(
             if row.error_code:
                 cluster.stale(where)
                 failure = _failure(where, error_of(row.error_code))
-            else:
-                found[where] = None if when >= 0 and row.offset == NOTHING_SO_LATE else row.offset
+            elif when >= 0 or row.offset >= 0:
+                found[where] = row.offset if row.offset >= 0 else None
     return failure
 
 
