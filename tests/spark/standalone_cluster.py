@@ -20,9 +20,13 @@ HOST = "127.0.0.1"
 
 
 class StandaloneCluster:
-    """`with StandaloneCluster(folder, workers=2, environment=…) as cluster: … cluster.master …`."""
+    """`with StandaloneCluster(folder, workers=2, environment=…) as cluster: … cluster.master …`.
 
-    def __init__(self, folder: Path, *, workers: int, environment: Mapping[str, str]) -> None:
+    With `many_hosts` each worker has an address of its own, and Spark takes them for different machines.
+    """
+
+    def __init__(self, folder: Path, *, workers: int, environment: Mapping[str, str], many_hosts: bool = False) -> None:
+        self._many_hosts = many_hosts
         self._folder = folder
         self._workers = workers
         self._environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_NO_DAEMONIZE": "1", **environment}
@@ -36,7 +40,7 @@ class StandaloneCluster:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._start("master", "master.Master", "--port", str(self._port), "--webui-port", str(free_port()))
+            self._start("master", "master.Master", HOST, "--port", str(self._port), "--webui-port", str(free_port()))
             self._wait_for("master", "New state: ALIVE", 1)
             for number in range(self._workers):
                 options = [
@@ -49,7 +53,8 @@ class StandaloneCluster:
                     "--work-dir",
                     str(self._folder),
                 ]
-                self._start(f"worker-{number}", "worker.Worker", *options, self.master)
+                host = f"127.0.0.{number + 1}" if self._many_hosts else HOST
+                self._start(f"worker-{number}", "worker.Worker", host, *options, self.master)
             self._wait_for("master", "Registering worker", self._workers)
         except BaseException:
             self.close()
@@ -70,14 +75,14 @@ class StandaloneCluster:
                 pass
             process.wait(START_S_MAX)
 
-    def _start(self, name: str, program: str, *options: str) -> None:
+    def _start(self, name: str, program: str, host: str, *options: str) -> None:
         command = [Path(pyspark.__file__).parent / "bin" / "spark-class", f"org.apache.spark.deploy.{program}"]
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [*map(str, command), "--host", HOST, *options],
+                [*map(str, command), "--host", host, *options],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment,
+                env={**self._environment, "SPARK_LOCAL_IP": host},
                 start_new_session=True,
             )
         self._processes.append(process)

@@ -20,9 +20,10 @@ from penstock.testing.cluster_processes import ClusterProcesses
 from penstock.testing.cluster_sight import ClusterSight
 
 from .committed_rows import settled_values
-from .conftest import BROKER_SETTINGS, create_topic
+from .conftest import BROKER_SETTINGS, WORKER_ENVIRONMENT, create_topic
 from .driver_process import DriverProcess
 from .moments import AFTER_COMMIT, BEFORE_COMMIT, LABELS, TASK_PREPARED, TASK_RUNNING, Moments
+from .standalone_cluster import StandaloneCluster
 from .stream_driver import DriverPlan
 
 pytestmark = pytest.mark.spark
@@ -149,6 +150,31 @@ def test_brokers_die_at_every_moment(cluster: ClusterProcesses, tmp_path: Path) 
             cluster[victim].start()
             sight.wait_in_sync()
         driver.wait_done()
+    site.check()
+
+
+# ── speculation ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_a_speculative_task_finishes_for_one_that_hangs(site: Site) -> None:
+    """Spark starts a task again on another machine while the first attempt hangs; only one of them is in the topic."""
+    site.add(1)
+    speculation = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "200ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "1s",
+        "spark.executor.memory": "512m",
+    }
+    with StandaloneCluster(
+        site.folder / "standalone", workers=2, environment=WORKER_ENVIRONMENT, many_hosts=True
+    ) as cluster:
+        plan = site.plan(master=cluster.master, partitions=4, session={**SESSION, **speculation})
+        site.moments.stop(TASK_RUNNING)
+        with DriverProcess(plan, site.folder) as driver:
+            driver.start().wait_done()  # the one that hangs is never let go
+        site.moments.wait(TASK_RUNNING)
     site.check()
 
 
