@@ -232,15 +232,21 @@ class Proxied(ProducingSite):
 
     def while_answers_are_lost(self, act: Callable[[], T], until: Callable[[], object]) -> T:
         """Do something of which no answer comes back until a condition holds; then the connections are cut."""
-        self._proxy.do(lambda proxy: setattr(proxy, "swallows_answers", True))
         with ThreadPoolExecutor(1) as threads:
-            done = threads.submit(act)
-            try:
+            with self.swallowed_answers():
+                done = threads.submit(act)
                 wait_until(lambda: done.done() or until(), "what is done although nobody hears of it")
                 assert not done.done(), "it did not wait for its answer"
-            finally:
-                self._proxy.do(_mend)
             return done.result(DEADLINE_S)
+
+    @contextmanager
+    def swallowed_answers(self) -> Iterator[None]:
+        """No answer comes back meanwhile; at the end the connections are cut."""
+        self._proxy.do(lambda proxy: setattr(proxy, "swallows_answers", True))
+        try:
+            yield
+        finally:
+            self._proxy.do(_mend)
 
     def cut(self) -> None:
         self._proxy.do(TcpProxy.cut)

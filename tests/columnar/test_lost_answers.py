@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from penstock.columnar.errors import BrokerAway
+from penstock.columnar.errors import BrokerAway, Refused
 from penstock.columnar.produce import BulkProducer
 from penstock.testing.broker_process import BrokerProcess
 from penstock.testing.cluster_processes import ClusterProcesses
@@ -58,6 +58,21 @@ def test_a_commit_whose_answer_was_lost(proxied: Proxied) -> None:
                 producer.commit, until=lambda before=before_bytes: proxied.log_bytes(topic) > before
             )
     wait_until(lambda: proxied.values(topic) == texts(range(20)), "both transactions")
+
+
+@pytest.mark.clients
+def test_a_commit_of_which_nothing_is_known_is_not_called_aborted(proxied: Proxied) -> None:
+    topic = proxied.new_topic()
+    settings = {"request_timeout_ms": "300", "default_api_timeout_ms": "500"}
+    with proxied.cluster(**settings) as cluster, BulkProducer(cluster, transactional_id="in-doubt") as producer:
+        producer.begin()
+        producer.write(topic, numbered(0, 10))
+        producer.flush()
+        with proxied.swallowed_answers(), pytest.raises(BrokerAway, match="in-doubt"):
+            producer.commit()
+        with pytest.raises(Refused, match="may have been done"):
+            producer.abort()
+    wait_until(lambda: proxied.values(topic) == texts(range(10)), "the rows")
 
 
 @pytest.mark.clients

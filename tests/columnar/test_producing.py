@@ -13,12 +13,13 @@ from confluent_kafka import Producer
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
+from penstock.columnar.commit_many import is_offered
 from penstock.columnar.errors import ColumnarError, NotAllowed, RecordTooLarge, Refused, SettingError, TopicGone
 from penstock.columnar.lanes import Lane
 from penstock.columnar.produce import BulkProducer
 from penstock.columnar.sending import BatchTooLarge
 
-from .producing_sites import ProducingSite, numbered, texts
+from .producing_sites import PENSTOCK, ProducingSite, numbered, texts
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -240,6 +241,11 @@ def test_sequences_wrap(site: ProducingSite) -> None:
         producer.write(topic, numbered(0, 2_000))
         producer.flush()
     assert site.values(topic) == texts(range(2_000))
+
+
+def test_penstock_says_that_it_can_commit_many(site: ProducingSite, request: pytest.FixtureRequest) -> None:
+    with site.cluster() as cluster:
+        assert is_offered(cluster.any()) == (request.node.callspec.params["site"] == PENSTOCK)
 
 
 @pytest.mark.clients

@@ -87,8 +87,9 @@ class BulkProducer:
             for batch in encoder.add(rows):
                 self._add(topic, batch)
                 self._sender.wait_until_below(self._unacknowledged_bytes_max)
-        except ColumnarError as error:
-            raise self._broken(error) from error
+        except BaseException as error:
+            self._break(error)
+            raise
         self.rows += rows.num_rows
 
     def flush(self) -> None:
@@ -99,8 +100,9 @@ class BulkProducer:
                 for batch in encoder.flush():
                     self._add(topic, batch)
             self._sender.wait_until_below(0)
-        except ColumnarError as error:
-            raise self._broken(error) from error
+        except BaseException as error:
+            self._break(error)
+            raise
 
     def close(self) -> None:
         """Let go of what was not flushed. A transaction that is open stays open: whoever prepared it has it
@@ -141,15 +143,17 @@ class BulkProducer:
         self._is_in_transaction = True
 
     def commit(self) -> None:
-        """Flush, and make everything of the transaction visible at once. After an error, `abort`.
+        """Flush, and make everything of the transaction visible at once.
 
-        BrokerAway leaves open whether it was done; all other errors mean that it was not.
+        BrokerAway can leave open whether it was done, and `abort` then says so too. All other errors mean that it was
+        not, and that the transaction is to be aborted.
         """
         self.flush()
         try:
             self._end(is_commit=True)
-        except ColumnarError as error:
-            raise self._broken(error) from error
+        except BaseException as error:
+            self._break(error)
+            raise
 
     def abort(self) -> None:
         """Nothing of the transaction is ever visible. Unless this raises the producer can be used again."""
@@ -160,8 +164,9 @@ class BulkProducer:
         self._forget()
         try:
             self._end(is_commit=False)
-        except ColumnarError as error:
-            raise self._broken(error) from error
+        except BaseException as error:
+            self._break(error)
+            raise
         self._error = None
 
     def _end(self, *, is_commit: bool) -> None:
@@ -201,11 +206,13 @@ class BulkProducer:
         if self._identity.transactional_id is not None and not self._is_in_transaction:
             raise ColumnarError(f"{self._identity.transactional_id}: begin a transaction first")
 
-    def _broken(self, error: ColumnarError) -> ColumnarError:
+    def _break(self, error: BaseException) -> None:
         """Nothing more can be sent: what is on its way cannot be put in order any more."""
-        self._error = error
+        if isinstance(error, ColumnarError):
+            self._error = error
+        else:
+            self._error = ColumnarError(f"the producer was stopped in its work: {error!r}")
         self._forget()
-        return error
 
     def _forget(self) -> None:
         self._encoders.clear()

@@ -259,7 +259,8 @@ class Sender:
         again_s = min((lane.not_before for lane in self._busy.values() if lane.not_before > now), default=now + IDLE_S)
         oldest = min((requests[0] for requests in self._in_flight.values()), key=_when_sent, default=None)
         if oldest is None:
-            time.sleep(again_s - now)
+            if not any(lane.may_send(now) for lane in self._busy.values()):
+                time.sleep(again_s - now)
             return
         timeout_s = oldest.sent_s + self._settings.request_timeout_s
         try:

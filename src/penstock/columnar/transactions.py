@@ -51,6 +51,7 @@ class Identity:
         """something of a transaction may be at the coordinator"""
         self._cluster = cluster
         self._timeout_ms = transaction_timeout_ms
+        self._is_commit_in_doubt = False
         self._added: set[TopicPartition] = set()
 
     def initialise(self) -> None:
@@ -88,7 +89,9 @@ class Identity:
         if not self.is_open:
             return False
         before = self.producer
+        self._is_commit_in_doubt |= is_commit
         self._end_or_begin_anew(is_commit=is_commit)
+        self._is_commit_in_doubt = False
         self.is_open = False
         self._added.clear()
         return self.producer != before
@@ -100,15 +103,22 @@ class Identity:
         except Refused as error:
             if error.error is not Error.INVALID_TXN_STATE:
                 raise
-            if is_commit:
-                message = f"it is not open any more, or is not ended in this way: {error.message}"
-                raise Refused(error.what, error.error, message) from error
+            problem = self._why_not_open(is_commit=is_commit)
+            if problem is not None:
+                raise Refused(error.what, error.error, f"{problem}: {error.message}") from error
             self._initialise(self.producer)  # nothing had arrived of what was sent
             return
         if self.is_newer:
             self.producer = ProducerEpoch(answer.producer_id, answer.producer_epoch)
         elif not is_commit:
             self._initialise(self.producer)
+
+    def _why_not_open(self, *, is_commit: bool) -> str | None:
+        """What it means that the coordinator has no open transaction; None if nothing is wrong with that."""
+        if is_commit:
+            self._is_commit_in_doubt = False
+            return "the transaction is not open any more, or is not ended in this way"
+        return "a commit was asked for before, and may have been done" if self._is_commit_in_doubt else None
 
     def _end(self, *, is_commit: bool) -> Any:
         request = EndTxnRequest(
