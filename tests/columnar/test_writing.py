@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from penstock.columnar import read
 from penstock.columnar.errors import ColumnarError, SettingError, TopicGone
 from penstock.columnar.writing import Written, arranged, batches_of, write
 
@@ -134,6 +135,47 @@ def test_problems_are_told_in_the_words_of_the_caller(penstock_site: ProducingSi
         write(numbered(0, 1), "any", settings={})
     with pytest.raises(SettingError, match="compression"):
         write(numbered(0, 1), "any", penstock_site.bootstrap, compression="best")
+
+
+@pytest.mark.clients
+def test_settings_are_taken_under_kafkas_names(penstock_site: ProducingSite) -> None:
+    topic = penstock_site.new_topic()
+    rows = pa.table({"value": [b"the same again " * 20] * 1000})
+    sizes = {}
+    for codec in ("none", "gzip"):
+        settings = {
+            "bootstrap.servers": penstock_site.bootstrap,
+            "compression.type": codec,
+            "transactional.id": "named",
+        }
+        sizes[codec] = write(rows, topic, settings=settings).bytes
+    assert sizes["gzip"] < sizes["none"] / 10
+    with pytest.raises(SettingError, match=r"compression\.type"):
+        write(rows, topic, penstock_site.bootstrap, settings={"compression.type": "best"})
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_was_read_can_be_written(site: ProducingSite, codec: str) -> None:
+    """Our own reader and our own writer, there and back."""
+    first, second = site.new_topic(partitions=3), site.new_topic(partitions=3)
+    table = pa.table(
+        {
+            "key": pa.array([b"%d" % (number % 50) if number % 7 else None for number in range(5_000)]),
+            "value": pa.array([b"%d" % number if number % 11 else None for number in range(5_000)]),
+        }
+    )
+    write(table, first, site.bootstrap, compression=codec)
+    was_read = read(site.bootstrap, first, headers=True).read_all()
+    assert as_set(was_read) == as_set(table)
+    names = {"partition": "partition", "timestamp": "timestamp"}
+    write(was_read, second, site.bootstrap, compression=codec, **names)
+    again = read(site.bootstrap, second, headers=True).read_all()
+    dropped = ["topic"]
+    assert again.drop_columns(dropped) == was_read.drop_columns(dropped)
+
+
+def as_set(table: pa.Table) -> set[tuple[bytes | None, bytes | None]]:
+    return set(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
 @pytest.mark.clients

@@ -19,6 +19,7 @@ from penstock.columnar.produce import BATCH_BYTES, BulkProducer
 from penstock.columnar.settings import ClientSettings
 
 BATCH_ROWS = 65_536  # of a table, at a time
+DEFAULT_COMPRESSION = "lz4"
 
 
 class Written(NamedTuple):
@@ -39,7 +40,7 @@ def write(
     headers: str | None = None,
     partition: str | None = None,
     timestamp: str | None = None,
-    compression: str = "lz4",
+    compression: str | None = None,
     transactional_id: str | None = None,
     batch_bytes: int = BATCH_BYTES,
     settings: Mapping[str, str] | None = None,
@@ -52,16 +53,17 @@ def write(
     without one are spread.
 
     With a `transactional_id` readers see all rows or none. Without it an error can leave some of the rows written.
-    `settings` are client settings under Kafka's names, for security and timeouts.
+    `settings` are client settings under Kafka's names, such as those of security; `compression` is that of
+    `compression.type` there, or lz4.
     """
     named = {"key": key, "value": value, "headers": headers, "partition": partition, "timestamp": timestamp}
     given = {} if bootstrap is None else {"bootstrap.servers": bootstrap}
-    parsed = ClientSettings.parse({**given, **(settings or {})})
+    parsed = ClientSettings.parse({**(settings or {}), **given})
+    codec = compression or parsed.get("compression.type") or parsed.get("compression.codec") or DEFAULT_COMPRESSION
+    transactional_id = transactional_id or parsed.get("transactional.id") or None
     batches = batches_of(rows)
     with Cluster(parsed) as cluster:
-        producer = BulkProducer(
-            cluster, transactional_id=transactional_id, compression=compression, batch_bytes=batch_bytes
-        )
+        producer = BulkProducer(cluster, transactional_id=transactional_id, compression=codec, batch_bytes=batch_bytes)
         with producer:
             if transactional_id is None:
                 _write_all(producer, topic, batches, named)
