@@ -285,6 +285,40 @@ def test_addresses_that_are_none() -> None:
         cluster.leader(WHERE)
 
 
+def test_a_broker_that_lags_behind_is_not_the_only_one_asked() -> None:
+    """It knows the former leader, which is itself and does not lead any more."""
+
+    def not_leader(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(frame_of(request, fetched(b"", Error.NOT_LEADER_OR_FOLLOWER)))
+
+    def empty(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(frame_of(request, fetched(b"")))
+
+    def newer(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(frame_of(request, metadata(connection.getsockname()[1], epoch=6)))
+
+    with (
+        fake_broker(honest_but(k1=not_leader)) as behind,
+        fake_broker(honest_but(k3=newer, k1=empty)) as leader,
+        Cluster(settings_for(behind.address)) as cluster,
+    ):
+        cluster.leader(WHERE)
+        cluster.settings = settings_for(behind.address, leader.address)
+        assert list(RangeReader(cluster, WHERE, 0, 10, ColumnChoice(), committed=True)) == []
+        assert cluster.leader_epoch(WHERE) == 6
+
+
+def test_a_gap_without_a_batch_is_passed_over_after_a_while() -> None:
+    def empty(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(frame_of(request, fetched(b"")))
+
+    with fake_broker(honest_but(k1=empty)) as broker, Cluster(settings_for(broker.address)) as cluster:
+        reader = RangeReader(cluster, WHERE, 0, 100, ColumnChoice(), committed=True)
+        assert list(reader) == []
+        assert reader.position == 100
+        assert broker.requests.count(FETCH) > 2
+
+
 def test_a_connection_that_was_closed_while_idle_is_made_anew() -> None:
     with fake_broker(honest_but()) as broker, Cluster(settings_for(broker.address)) as cluster:
         cluster.topics()

@@ -75,6 +75,7 @@ class Cluster:
         self._leaders: dict[TopicPartition, _Leader] = {}
         self._doubted: set[TopicPartition] = set()
         self._coordinators: dict[tuple[int, str], Address] = {}
+        self._looks_elsewhere = False  # whoever was asked before may be the one that lags behind
         self._is_retrying = False
 
     def __enter__(self) -> Self:
@@ -207,6 +208,7 @@ class Cluster:
             return
         self._doubted.update(self._leaders)
         self._coordinators.clear()
+        self._looks_elsewhere = True
 
     # ── connections ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -215,13 +217,14 @@ class Cluster:
         return self.retry(self._any, "reach a broker")
 
     def _any(self) -> Connection:
-        for connection in list(self._connections.values()):
+        for connection in [] if self._looks_elsewhere else list(self._connections.values()):
             if self._is_usable(connection):
                 return connection
-        known = random.sample(list(self._nodes.values()), len(self._nodes))
-        first = random.sample(self.settings.bootstrap, len(self.settings.bootstrap))
+        self._looks_elsewhere = False
+        addresses = list(dict.fromkeys((*self._nodes.values(), *self.settings.bootstrap)))
+        random.shuffle(addresses)
         last: OSError = ConnectionError("there is no address")
-        for address in dict.fromkeys((*known, *first)):
+        for address in addresses:
             try:
                 return self._connect(address)
             except OSError as error:
@@ -269,13 +272,16 @@ class Cluster:
 
     def _retry(self, attempt: Callable[[], T], what: str, deadline_s: float) -> T:
         started_s = time.monotonic()
+        unknown_since_s: float | None = None
         pause_s = self.settings.backoff_s
         while True:
             try:
                 return attempt()
             except ApiError as error:
-                grace_is_over = time.monotonic() - started_s > UNKNOWN_GRACE_S
-                if not error.error.retriable or (isinstance(error, UnknownTopic) and grace_is_over):
+                now_s = time.monotonic()
+                unknown_since_s = (unknown_since_s or now_s) if isinstance(error, UnknownTopic) else None
+                is_gone = unknown_since_s is not None and now_s - unknown_since_s > UNKNOWN_GRACE_S
+                if not error.error.retriable or is_gone:
                     raise refused(f"could not {what}", error) from error
                 reason: Exception = error
             except OSError as error:

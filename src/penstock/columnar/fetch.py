@@ -24,7 +24,7 @@ from penstock.base.identifiers import NO_ID, TopicPartition
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.connection import FETCH_BYTES_MAX, Pending
 from penstock.columnar.decode import ColumnChoice, Decoder
-from penstock.columnar.errors import ColumnarError, NotWrittenYet, OffsetsGone, TopicGone, UnknownTopic, check, error_of
+from penstock.columnar.errors import ColumnarError, NotWrittenYet, OffsetsGone, TopicGone, check, error_of
 from penstock.columnar.offsets import EARLIEST, LATEST, offsets_at
 from penstock.wire.messages import k01_fetch
 from penstock.wire.messages.k01_fetch import (
@@ -46,8 +46,9 @@ _RECORD_BYTES_GUESSED = 1024
 _MARGIN = 1.25
 _TOPIC_IDS_SINCE = 13
 _NO_SESSION = -1
-#: Answers without a record before the committed end of a range is taken for a gap.
-_EMPTY_ANSWERS = 2
+#: For so long answers have no record, or half of the deadline, before that is taken for a gap up to the end of the
+#: range: brokers that fetch old records from elsewhere also answer like this for a while.
+GAP_S = 10.0
 
 
 class RangeReader:
@@ -87,7 +88,7 @@ class RangeReader:
         self._decoder = Decoder(where, columns, rows_max=rows_max, bytes_max=batch_bytes_max)
         self._pending: Pending | None = None
         self._progress_s = time.monotonic()
-        self._empty_answers = 0
+        self._empty_since_s: float | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """OffsetsGone, TopicGone, NotWrittenYet, and what `Cluster.retry` raises."""
@@ -140,8 +141,6 @@ class RangeReader:
         self._cluster.stale(self.where)
         leader = answer.current_leader
         self._cluster.learn_leader(self.where, leader.leader_id, leader.leader_epoch)
-        if error in (Error.UNKNOWN_TOPIC_ID, Error.INCONSISTENT_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION):
-            return UnknownTopic(self.where.topic, "it does not exist any more, or not with the same id")
         return ApiError(error, f"{self.where}: {error.text}")
 
     def _out_of_range(self) -> OffsetsGone:
@@ -163,7 +162,7 @@ class RangeReader:
                 records, start=before, end=self._end, aborted=aborted if self._committed else None
             )
         if self.position > before:
-            self._progress_s, self._empty_answers = time.monotonic(), 0
+            self._progress_s, self._empty_since_s = time.monotonic(), None
         elif len(records):
             self._ask_for_more(len(records))
         else:
@@ -172,12 +171,13 @@ class RangeReader:
     def _take_nothing(self, answer: FetchResponsePartition) -> None:
         """An answer without records: not written yet, or a gap up to where all is known to be."""
         limit = answer.last_stable_offset if self._committed else answer.high_watermark
+        now_s = time.monotonic()
         if self._end > limit:
-            self._empty_answers = 0
+            self._empty_since_s = None
             self._check_patience(limit)
-            return
-        self._empty_answers += 1
-        if self._empty_answers >= _EMPTY_ANSWERS:
+        elif self._empty_since_s is None:
+            self._empty_since_s = now_s
+        elif now_s - self._empty_since_s >= min(GAP_S, self._cluster.settings.deadline_s / 2):
             self.position = self._end
 
     def _check_patience(self, limit: int) -> None:

@@ -13,7 +13,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.connection import Connection, Pending
-from penstock.columnar.errors import UnknownTopic, error_of
+from penstock.columnar.errors import error_of
 from penstock.wire.messages.k02_list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
@@ -94,13 +94,8 @@ def _take(
             where = TopicPartition(topic.name, row.partition_index)
             if row.error_code:
                 cluster.stale(where)
-                failure = _failure(where, error_of(row.error_code))
+                error = error_of(row.error_code)
+                failure = ApiError(error, f"{where}: {error.text}")
             elif when >= 0 or row.offset >= 0:
                 found[where] = row.offset if row.offset >= 0 else None
     return failure
-
-
-def _failure(where: TopicPartition, error: Error) -> ApiError:
-    if error == Error.UNKNOWN_TOPIC_OR_PARTITION:
-        return UnknownTopic(where.topic)
-    return ApiError(error, f"{where}: {error.text}")
