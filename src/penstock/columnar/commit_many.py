@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from penstock.base.errors import Error
+from penstock.base.errors import ApiError, Error
 from penstock.columnar.cluster import TRANSACTION, Cluster
 from penstock.columnar.connection import Connection
 from penstock.columnar.errors import ColumnarError, Fenced, Refused, StaleNumber, check
@@ -135,6 +135,8 @@ def describe(cluster: Cluster, name: str) -> CommitState:
     def attempt() -> DescribeCommitsResponseName | None:
         answer = cluster.coordinator(MARK + name, TRANSACTION).ask(DescribeCommitsRequest(names=[name]))
         check(answer.error_code)
+        if len(answer.names) != 1:
+            raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, f"the answer is about {len(answer.names)} names, not one")
         found: DescribeCommitsResponseName = answer.names[0]
         if found.error_code == Error.RESOURCE_NOT_FOUND:
             return None

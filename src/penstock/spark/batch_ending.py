@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 from penstock.base.errors import ApiError, Error
 from penstock.columnar.cluster import TRANSACTION, Cluster
-from penstock.columnar.commit_many import MARK, PreparedTransaction, announce, commit
-from penstock.columnar.errors import ColumnarError, check
+from penstock.columnar.commit_many import MARK, NO_NUMBER, PreparedTransaction, announce, commit
+from penstock.columnar.errors import ColumnarError, check, error_of
 from penstock.spark.named_batch import NamedBatch
 from penstock.wire.messages.k26_end_txn import EndTxnRequest
 from penstock.wire.messages.k20002_describe_commits import DescribeCommitsRequest, DescribeCommitsResponseName
@@ -22,6 +23,8 @@ from penstock.wire.messages.k20003_delete_commits import DeleteCommitsRequest
 #: Clearing up is not worth more of anybody's time.
 TIDY_DEADLINE_S = 10.0
 POLL_S = 0.01
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -66,9 +69,9 @@ def _described(cluster: Cluster, batch: NamedBatch) -> DescribeCommitsResponseNa
     def attempt() -> DescribeCommitsResponseName:
         answer = cluster.coordinator(MARK + batch.name, TRANSACTION).ask(DescribeCommitsRequest(names=[batch.name]))
         check(answer.error_code)
-        found: DescribeCommitsResponseName = answer.names[0]
+        found: DescribeCommitsResponseName = _only(answer.names)
         if found.error_code == Error.RESOURCE_NOT_FOUND:
-            return DescribeCommitsResponseName(name=batch.name, last_number=-1, is_complete=True)
+            return DescribeCommitsResponseName(name=batch.name, last_number=NO_NUMBER, is_complete=True)
         check(found.error_code, found.error_message)
         return found
 
@@ -77,9 +80,16 @@ def _described(cluster: Cluster, batch: NamedBatch) -> DescribeCommitsResponseNa
 
 def _forget(cluster: Cluster, name: str) -> None:
     answer = cluster.coordinator(MARK + name, TRANSACTION).ask(DeleteCommitsRequest(names=[name]))
-    (deleted,) = answer.names
+    deleted = _only(answer.names)
     if deleted.error_code != Error.RESOURCE_NOT_FOUND:
         check(deleted.error_code, deleted.error_message)
+
+
+def _only(names: Sequence[T]) -> T:
+    """What was answered about the one name that was asked for."""
+    if len(names) != 1:
+        raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, f"the answer is about {len(names)} names and not about one")
+    return names[0]
 
 
 def _prepared_by(cluster: Cluster, batch: NamedBatch) -> set[PreparedTransaction]:
@@ -100,7 +110,7 @@ def _abort(transactions: set[PreparedTransaction], cluster: Cluster, batch: Name
         sent = {each: connection.send(EndTxnRequest(**each._asdict(), committed=False)) for each in left}
         again: Error | None = None
         for each, pending in sent.items():
-            error = Error(pending.wait().error_code)
+            error = error_of(pending.wait().error_code)
             if error.retriable:
                 again = error
             else:  # aborted, or not as we know it any more: then somebody else has ended it
