@@ -9,6 +9,9 @@ from threading import Event
 
 import pytest
 
+from penstock.columnar import commit_many
+from penstock.columnar.cluster import Cluster
+from penstock.columnar.commit_many import PreparedTransaction
 from penstock.columnar.errors import BrokerAway, Refused
 from penstock.columnar.produce import BulkProducer
 from penstock.testing.broker_process import BrokerProcess
@@ -178,6 +181,43 @@ def test_a_leader_of_three_is_killed(three_brokers: ClusterProcesses, is_transac
     three_brokers.wait_ready()
     wait_until(lambda: len(site.values(topic)) >= 60 * COUNT, "all rows")
     assert_once(site, topic, 60 * COUNT)
+
+
+@pytest.mark.cluster
+def test_batches_are_committed_while_brokers_of_three_are_killed(three_brokers: ClusterProcesses) -> None:
+    """A broker dies while the tasks write, or before they prepare, or before the commit."""
+    site = ProducingSite(three_brokers.bootstrap)
+    topic = site.new_topic(partitions=3)
+    with site.cluster() as cluster, ThreadPoolExecutor(1) as threads:
+        for number in range(6):
+            moments = iter(range(3))
+            coming_back = None
+            prepared = []
+            for task in range(2):
+                if next(moments) == number % 3:
+                    three_brokers.kill(number % 3)
+                    coming_back = threads.submit(three_brokers[number % 3].start)
+                prepared.append(write_and_prepare(cluster, topic, number, task))
+            if next(moments) == number % 3:
+                three_brokers.kill(number % 3)
+                coming_back = threads.submit(three_brokers[number % 3].start)
+            commit_many.commit(cluster, "of-three", number, prepared)
+            assert coming_back is not None
+            coming_back.result()
+    three_brokers.wait_ready()
+    wait_until(lambda: len(site.values(topic)) >= 12 * COUNT, "all rows")
+    assert_once(site, topic, 12 * COUNT)
+
+
+def write_and_prepare(cluster: Cluster, topic: str, number: int, task: int) -> PreparedTransaction:
+    transactional_id = commit_many.transactional_id("of-three", str(task))
+    with BulkProducer(cluster, transactional_id=transactional_id, batch_bytes=2_000) as producer:
+        producer.begin()
+        producer.write(topic, numbered((2 * number + task) * COUNT, COUNT))
+        producer.flush()
+        written = PreparedTransaction(transactional_id, *producer.producer)
+    commit_many.prepare(cluster, "of-three", number, 1, [written])
+    return written
 
 
 def assert_once(site: ProducingSite, topic: str, count: int) -> None:
