@@ -184,6 +184,31 @@ def test_a_leader_of_three_is_killed(three_brokers: ClusterProcesses, is_transac
 
 
 @pytest.mark.cluster
+def test_a_leader_of_three_hangs(three_brokers: ClusterProcesses) -> None:
+    """Nobody closes its connections; what it was asked is asked again of its successor, and it still has it."""
+    site = ProducingSite(three_brokers.bootstrap)
+    topic = site.new_topic(partitions=6)
+    with (
+        site.cluster(request_timeout_ms="1000") as cluster,
+        BulkProducer(cluster, batch_bytes=5_000) as producer,
+    ):
+        for first in range(0, 10 * COUNT, COUNT):
+            producer.write(topic, numbered(first, COUNT))
+        producer.flush()
+        three_brokers.pause(1)
+        try:
+            for first in range(10 * COUNT, 20 * COUNT, COUNT):
+                producer.write(topic, numbered(first, COUNT))
+            producer.flush()
+        finally:
+            three_brokers.resume(1)
+        producer.write(topic, numbered(20 * COUNT, COUNT))
+        producer.flush()
+    three_brokers.wait_ready()
+    assert_once(site, topic, 21 * COUNT)
+
+
+@pytest.mark.cluster
 def test_batches_are_committed_while_brokers_of_three_are_killed(three_brokers: ClusterProcesses) -> None:
     """A broker dies while the tasks write, or before they prepare, or before the commit."""
     site = ProducingSite(three_brokers.bootstrap)
