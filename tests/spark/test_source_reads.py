@@ -11,6 +11,7 @@ import pytest
 
 from penstock.testing.broker_process import BrokerProcess, free_port
 
+from .conftest import create_topic
 from .filled_topics import Message, delete_records, fill, fill_transaction
 
 pytestmark = pytest.mark.spark
@@ -20,6 +21,14 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 Read = Callable[..., Any]
 MakeTopic = Callable[..., str]
+
+
+@pytest.fixture
+def new_topic(broker: BrokerProcess) -> MakeTopic:
+    """Makes a topic that keeps messages however old they are."""
+    return lambda settings=None, **options: create_topic(
+        broker.bootstrap, settings={"retention.ms": "-1", **(settings or {})}, **options
+    )
 
 
 @pytest.fixture
@@ -322,7 +331,7 @@ def test_without_sparks_leave_filters_work_as_ever(
         ({"kafka_auto_offset_reset": "earliest"}, ["auto.offset.reset", "startingOffsets"]),
         ({"kafka_enable_auto_commit": "true"}, ["enable.auto.commit"]),
         ({"kafka_value_deserializer": "x"}, ["value.deserializer"]),
-        ({"kafka_ssl_truststore_location": "t.jks", "kafka_security_protocol": "SSL"}, ["kafka.ssl.truststore", "PEM"]),
+        ({"kafka_ssl_truststore_password": "secret"}, ["kafka.ssl.truststore.password", "PEM"]),
         ({"kafka_sasl_mechanism": "GSSAPI", "kafka_security_protocol": "SASL_PLAINTEXT"}, ["sasl.mechanism"]),
         ({"subscribePattern": "a.*"}, ["exactly one"]),
     ],
