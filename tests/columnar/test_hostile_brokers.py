@@ -16,7 +16,7 @@ from penstock.base.world import Address
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.connecting import connect
 from penstock.columnar.decode import ColumnChoice
-from penstock.columnar.errors import BrokerAway, ColumnarError, Refused, TopicGone
+from penstock.columnar.errors import BrokerAway, ColumnarError, NotTrusted, Refused, TopicGone
 from penstock.columnar.fetch import RangeReader
 from penstock.columnar.groups import commit_offsets
 from penstock.columnar.offsets import offsets_at
@@ -125,6 +125,18 @@ def test_what_was_not_asked() -> None:
         pytest.raises(BrokerAway, match="cannot be read"),
     ):
         cluster.topics()
+
+
+def test_a_broker_without_tls_where_tls_is_asked_for() -> None:
+    for greeting, reason in ((b"", "no TLS: .*timed out"), (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS")):
+        with fake_broker(silent, greeting) as broker:
+            given = {"bootstrap.servers": broker.address, "security.protocol": "SSL"}
+            quick = {"socket.connection.setup.timeout.ms": "200", "default.api.timeout.ms": "400"}
+            with (
+                Cluster(ClientSettings.parse({**given, **quick})) as cluster,
+                pytest.raises((BrokerAway, NotTrusted), match=reason),
+            ):
+                cluster.topics()
 
 
 def test_large_claims_cost_nothing() -> None:

@@ -63,6 +63,8 @@ def secured(plain: socket.socket, context: ssl.SSLContext, address: Address) -> 
         return context.wrap_socket(plain, server_hostname=address.host)
     except ssl.SSLError as error:
         raise not_trusted(address, error) from error
+    except OSError as error:
+        raise type(error)(f"{address}: no TLS: {error.strerror or error}") from error
 
 
 def not_trusted(address: Address, error: ssl.SSLError) -> Exception:
