@@ -161,8 +161,10 @@ class BulkProducer:
             raise ColumnarError("no transaction has been begun")
         if isinstance(self._error, Fenced):
             raise self._error
-        self._forget()
         try:
+            if not self._identity.is_newer:
+                self._sender.wait_for_answers()  # one that comes after the end would belong to no transaction
+            self._forget()
             self._end(is_commit=False)
         except BaseException as error:
             self._break(error)
@@ -212,7 +214,6 @@ class BulkProducer:
             self._error = error
         else:
             self._error = ColumnarError(f"the producer was stopped in its work: {error!r}")
-        self._forget()
 
     def _forget(self) -> None:
         self._encoders.clear()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -130,8 +131,15 @@ class Sender:
         for lane in self._lanes.values():
             lane.new_epoch()
 
+    def wait_for_answers(self) -> None:
+        """Wait until what is in flight has been answered, however, or cannot be any more."""
+        for requests in self._in_flight.values():
+            with suppress(OSError):
+                for request in requests:
+                    request.pending.wait()
+
     def forget(self) -> None:
-        """Nothing more is sent of what was added, and nobody waits for what was."""
+        """Nothing more is sent of what was added, and nobody looks at answers any more."""
         for lane in self._busy.values():
             lane.forget()
         self._busy.clear()
