@@ -1,8 +1,8 @@
 """Moments in the life of a batch at which a test can hold it up, and kill somebody.
 
 `MomentsSource` is the data source with writers that come by labelled moments. At each of them the process looks into a
-folder: if the test has put a *stop* for that label there, it says that it has arrived (with its process id) and waits
-until the stop is taken away. Both sides use files only, so that it does not matter which process is where, or dies.
+folder: if the test has put a *stop* for that label and batch there, it says that it has arrived (with its process id)
+and waits until it may go. Both sides use files only, so that it does not matter which process is where, or dies.
 """
 
 from __future__ import annotations
@@ -36,48 +36,42 @@ class Moments:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def _file(self, label: str, kind: str) -> Path:
-        return self.folder / f"{label}.{kind}"
+    def _file(self, label: str, batch: int, kind: str) -> Path:
+        return self.folder / f"{label}-{batch}.{kind}"
 
     # ── the test's side ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def stop(self, label: str) -> None:
+    def stop(self, label: str, batch: int = 0) -> None:
         """The next one that comes by has to wait there; others after it go on."""
-        self._file(label, "reached").unlink(missing_ok=True)
-        self._file(label, "stop").touch()
+        self._file(label, batch, "stop").touch()
 
-    def go(self, label: str) -> None:
+    def go(self, label: str, batch: int = 0) -> None:
         """Whoever waits there goes on."""
-        self._file(label, "stop").unlink(missing_ok=True)
-        self._file(label, "taken").unlink(missing_ok=True)
+        self._file(label, batch, "stop").unlink(missing_ok=True)
+        self._file(label, batch, "taken").unlink(missing_ok=True)
 
-    def reached(self, label: str) -> int | None:
-        """The id of the process that waits there; None if nobody does yet."""
-        file = self._file(label, "reached")
-        return int(file.read_text()) if file.exists() else None
-
-    def wait(self, label: str) -> int:
-        """Wait until somebody is there."""
-        until_s = time.monotonic() + WAIT_S_MAX
-        while (pid := self.reached(label)) is None:
-            assert time.monotonic() < until_s, f"nobody came by {label}"
+    def wait(self, label: str, batch: int = 0) -> int:
+        """Wait until somebody is there; returns the id of that process."""
+        until_s, reached = time.monotonic() + WAIT_S_MAX, self._file(label, batch, "reached")
+        while not reached.exists():
+            assert time.monotonic() < until_s, f"nobody came by {label} of batch {batch}"
             time.sleep(POLL_S)
-        return pid
+        return int(reached.read_text())
 
     # ── the writers' side ────────────────────────────────────────────────────────────────────────────────────────
 
-    def come_by(self, label: str) -> None:
+    def come_by(self, label: str, batch: int) -> None:
         """Wait here if the test wants it, and if nobody else does already."""
-        stop = self._file(label, "stop")
+        taken = self._file(label, batch, "taken")
         try:
-            stop.rename(self._file(label, "taken"))
+            self._file(label, batch, "stop").rename(taken)
         except FileNotFoundError:
             return
-        arrived = self._file(label, "arriving")
+        arrived = self._file(label, batch, "arriving")
         arrived.write_text(str(os.getpid()))
-        arrived.rename(self._file(label, "reached"))
+        arrived.rename(self._file(label, batch, "reached"))
         until_s = time.monotonic() + WAIT_S_MAX
-        while self._file(label, "taken").exists() and time.monotonic() < until_s:
+        while taken.exists() and time.monotonic() < until_s:
             time.sleep(POLL_S)
 
 
@@ -90,19 +84,20 @@ class MomentsWriter(PenstockStreamWriter):
         super().__init__(others, schema, overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        report = super().write(self._watched(iterator))
-        self.moments.come_by(TASK_PREPARED)
+        number = self._batch().number
+        report = super().write(self._watched(iterator, number))
+        self.moments.come_by(TASK_PREPARED, number)
         return report
 
-    def _watched(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _watched(self, rows: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
         for batch in rows:
             yield batch
-            self.moments.come_by(TASK_RUNNING)
+            self.moments.come_by(TASK_RUNNING, number)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self.moments.come_by(BEFORE_COMMIT)
+        self.moments.come_by(BEFORE_COMMIT, batchId)
         super().commit(messages, batchId)
-        self.moments.come_by(AFTER_COMMIT)
+        self.moments.come_by(AFTER_COMMIT, batchId)
 
 
 class MomentsSource(PenstockDataSource):

@@ -22,7 +22,7 @@ from penstock.testing.cluster_sight import ClusterSight
 from .committed_rows import settled_values
 from .conftest import BROKER_SETTINGS, WORKER_ENVIRONMENT, create_topic
 from .driver_process import DriverProcess
-from .moments import AFTER_COMMIT, BEFORE_COMMIT, LABELS, TASK_PREPARED, TASK_RUNNING, Moments
+from .moments import AFTER_COMMIT, BEFORE_COMMIT, LABELS, TASK_RUNNING, Moments
 from .standalone_cluster import StandaloneCluster
 from .stream_driver import DriverPlan
 
@@ -66,6 +66,12 @@ class Site:
             (self.lines / f"{number:05}.txt").write_text("".join(f"{line}\n" for line in lines))
             self.expected += lines
 
+    def place(self, labels: tuple[str, ...]) -> None:
+        """A batch, and a stop in it, for each of these."""
+        self.add(len(labels))
+        for batch, label in enumerate(labels):
+            self.moments.stop(label, batch)
+
     def check(self) -> None:
         found, expected = settled_values(self.bootstrap, self.topic), sorted(self.expected)
         assert [value[:8] for value in found] == [value[:8] for value in expected]
@@ -79,14 +85,12 @@ def site(broker: BrokerProcess, tmp_path: Path) -> Iterator[Site]:
 
 def kill_drivers(site: Site, labels: tuple[str, ...]) -> None:
     """A driver dies at each of these moments, and its successor writes the batch with another number of tasks."""
-    site.add(len(labels))
-    for label, partitions in zip(labels, cycle([2, 3, 1]), strict=False):
+    site.place(labels)
+    for batch, (label, partitions) in enumerate(zip(labels, cycle([2, 3, 1]), strict=False)):
         with DriverProcess(site.plan(partitions=partitions), site.folder) as driver:
-            site.moments.stop(label)
             driver.start()
-            site.moments.wait(label)
+            site.moments.wait(label, batch)
             driver.kill()
-            site.moments.go(label)
     with DriverProcess(site.plan(partitions=2), site.folder, "last") as driver:
         driver.start().wait_done()
     site.check()
@@ -104,17 +108,12 @@ def test_drivers_die_at_every_moment(site: Site) -> None:
 @pytest.mark.slow
 def test_workers_die_at_every_moment(site: Site) -> None:
     """Tasks are tried again by Spark; a commit that dies ends the query, which the driver starts again."""
-    labels = (TASK_RUNNING, TASK_PREPARED, BEFORE_COMMIT, AFTER_COMMIT) * 3
-    site.add(len(labels))
-    site.moments.stop(labels[0])
+    labels = LABELS * 3
+    site.place(labels)
     with DriverProcess(site.plan(master="local[2,4]", restarts=len(labels)), site.folder) as driver:
         driver.start()
-        for label, following in zip(labels, (*labels[1:], None), strict=True):
-            pid = site.moments.wait(label)
-            site.moments.go(label)
-            if following is not None:
-                site.moments.stop(following)
-            os.kill(pid, signal.SIGKILL)
+        for batch, label in enumerate(labels):
+            os.kill(site.moments.wait(label, batch), signal.SIGKILL)
         driver.wait_done()
     site.check()
 
@@ -131,22 +130,19 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_brokers_die_at_every_moment(cluster: ClusterProcesses, tmp_path: Path) -> None:
-    """In turn the leader of a partition, the coordinator of the name, and whoever is left."""
+    """Each of the three: one of them is the coordinator of the name, and each leads partitions."""
     topic = create_topic(cluster.bootstrap, partitions=3, replicas=3, settings={"min.insync.replicas": "2"})
     site = Site(cluster.bootstrap, topic, tmp_path)
     sight = ClusterSight({one.broker_id: one.bootstrap for one in cluster})
     labels = LABELS * 3
-    site.add(len(labels))
-    site.moments.stop(labels[0])
+    site.place(labels)
     with DriverProcess(site.plan(restarts=len(labels)), site.folder) as driver:
         driver.start()
-        for kill, (label, following) in enumerate(zip(labels, (*labels[1:], None), strict=True)):
-            site.moments.wait(label)
-            victim = kill // len(LABELS)
+        for batch, label in enumerate(labels):
+            site.moments.wait(label, batch)
+            victim = batch // len(LABELS)
             cluster.kill(victim)
-            if following is not None:
-                site.moments.stop(following)
-            site.moments.go(label)
+            site.moments.go(label, batch)
             cluster[victim].start()
             sight.wait_in_sync()
         driver.wait_done()
