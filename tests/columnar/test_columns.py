@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.base.crc import crc32c
 from penstock.columnar import _columns
+from penstock.wire.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER_SIZE, read_header
+from penstock.wire.compression import Compression
+from penstock.wire.records import Record, build_batch
 
 from .loop_pairs import (
     Pair,
     int32_columns,
     int64,
-    int64_columns,
     ints,
     is_as_new_as_its_source,
     longs,
+    outcome,
     small,
     some_bytes,
 )
@@ -77,23 +83,70 @@ def test_rows_within_agrees_on_anything(
     agree("rows_within", lambda: [*map(ints, columns), first, last, *chosen, room])
 
 
+def row_columns(rows: int) -> list[memoryview]:
+    longs_of_rows = [memoryview(longs([9] * rows)) for _ in range(2)]
+    return [*longs_of_rows, *(memoryview(ints([9] * rows)) for _ in range(8))]
+
+
+timestamps = st.integers(-1, 2**41) | int64
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    """Some batches, sound and not."""
+    made = bytearray()
+    for count in draw(st.lists(st.integers(0, 4), max_size=4)):
+        offset = draw(st.integers(0, 50))
+        base = draw(st.integers(0, 2**41))
+        rows = [Record(offset + index, base + draw(small), b"k" * index, None, [("h", b"x")]) for index in range(count)]
+        batch = bytearray(
+            build_batch(
+                rows,
+                base_offset=offset,
+                compression=draw(st.sampled_from([Compression.NONE] * 9 + [Compression.LZ4])),
+                transactional=draw(st.booleans()),
+                control=draw(st.booleans()),
+                log_append_time=draw(st.none() | timestamps),
+            )
+        )
+        if draw(st.booleans()):
+            batch[draw(st.integers(0, len(batch) - 1))] = draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+            if draw(st.booleans()):
+                checksum = crc32c(bytes(batch[ATTRIBUTES_OFFSET:]))
+                batch[CRC_OFFSET:ATTRIBUTES_OFFSET] = checksum.to_bytes(4, "big")
+        made += batch
+    return bytes(made)
+
+
+@settings(max_examples=200)
 @given(
-    deltas=int32_columns,
-    base=st.integers(0, 2**62),
-    numbers=st.tuples(small, small, small),
-    offsets=int64_columns,
+    data=batches(),
+    position=st.just(0) | small,
+    start=st.integers(-1, 60),
+    end=st.integers(-1, 60),
+    look=st.booleans(),
+    rows=st.integers(0, 16),
 )
-def test_gather_offsets_agrees_on_anything(
-    deltas: list[int], base: int, numbers: tuple[int, int, int], offsets: list[int]
+def test_scan_batches_agrees_on_anything(
+    data: bytes, position: int, start: int, end: int, look: bool, rows: int
 ) -> None:
-    agree("gather_offsets", lambda: [ints(deltas), base, *numbers, longs(offsets)])
+    results = []
+    for loops in (PAIR.built, PAIR.plain):
+        reached, columns = longs([0, 0]), row_columns(rows)
+        call = partial(loops.scan_batches, memoryview(data), data, position, start, end, look, reached, *columns)
+        found = outcome(call)
+        results.append((found, reached, [list(column[: reached[1]]) for column in columns]))
+    assert results[0] == results[1]
 
 
-@given(deltas=int64_columns, base=int64, numbers=st.tuples(small, small, small), timestamps=int64_columns)
-def test_gather_timestamps_agrees_on_anything(
-    deltas: list[int], base: int, numbers: tuple[int, int, int], timestamps: list[int]
-) -> None:
-    agree("gather_timestamps", lambda: [longs(deltas), base, *numbers, longs(timestamps)])
+@given(
+    data=batches(), begin=st.just(HEADER_SIZE) | small, beyond=st.just(0) | small, row=small, rows=st.integers(0, 16)
+)
+def test_scan_batch_agrees_on_anything(data: bytes, begin: int, beyond: int, row: int, rows: int) -> None:
+    if len(data) >= HEADER_SIZE:
+        header = read_header(data)
+        limit = min(len(data), max(header.size_bytes, 0)) + beyond
+        agree("scan_batch", lambda: [data, begin, limit, header, row, *row_columns(rows)])
 
 
 header_bytes = st.lists(st.sampled_from([0, 1, 2, 3, 4, 6, 0x61, 0x80, 0xFF]), max_size=16).map(bytes)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.base.crc import crc32c
 from penstock.base.identifiers import TopicPartition
-from penstock.columnar import row_buffers
+from penstock.columnar import decode, row_buffers
 from penstock.columnar.decode import SCHEMA, SCHEMA_WITH_HEADERS, ColumnChoice, Decoder
 from penstock.columnar.errors import ColumnarError
 from penstock.wire.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER_SIZE
@@ -258,6 +258,40 @@ def test_many_rows_in_small_and_large_batches() -> None:
     assert [batch.num_rows for batch in batches] == [4096] * 7 + [30_000 - 7 * 4096]
     assert rows_of(batches) == [row_of(record) for record in made]
     assert following == 30_000
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 100])
+def test_small_batches_are_looked_at_in_runs(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "_RUN_ROWS_MAX", rows_at_once)
+    kinds: list[dict[str, object]] = [
+        {},
+        {"log_append_time": 7},
+        {"compression": Compression.SNAPPY},
+        {"control": True},
+    ]
+    log = [batch_of(2 * number, 2, **kinds[number * number % 11 % 4]) for number in range(300)]
+    seen = [batch for batch in log if not batch[ATTRIBUTES_OFFSET + 1] & 0x20]
+    for rows_max in (7, 10_000):
+        batches, following = decoded(b"".join(log), rows_max=rows_max)
+        assert rows_of(batches) == expected_rows(seen)
+        assert following == 600
+
+
+def test_nothing_to_be_seen_for_a_long_time() -> None:
+    hidden = b"".join(batch_of(5 * number, 5, control=True) for number in range(5000))
+    batches, following = decoded(hidden + batch_of(25_000, 1))
+    assert [row["offset"] for row in rows_of(batches)] == [25_000]
+    assert following == 25_001
+
+
+def test_memory_stays_flat() -> None:
+    """However many answers there are: as much as one of them and one Arrow batch take."""
+    decoder = Decoder(WHERE, ColumnChoice(), rows_max=1000, bytes_max=200_000)
+    before = pa.total_allocated_bytes()
+    for number in range(200):
+        decoder.add(memoryview(batch_of(1000 * number, 1000)), start=0, end=2**62, aborted=[])
+        assert sum(batch.num_rows for batch in decoder.take()) == 1000
+        assert pa.total_allocated_bytes() - before < 500_000
 
 
 def test_names_of_headers_that_are_no_text_are_replaced() -> None:

@@ -3,9 +3,65 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from penstock.wire cimport _copying
+from penstock.wire._batch cimport BatchHeader, read_header
+from penstock.wire._records cimport scan
 
 cdef bint _COMPILED
 cdef int64_t _TIMESTAMP_MS_MAX
+cdef int64_t _BASE_OFFSET_MAX
+cdef Py_ssize_t _RUN_BYTES
+cdef int64_t _INT32_MAX
+cdef Py_ssize_t _HEADER_SIZE
+cdef Py_ssize_t _LOG_OVERHEAD
+cdef int _MAGIC
+cdef int _COMPRESSED
+cdef int _LOG_APPEND_TIME
+cdef int _TRANSACTIONAL
+cdef int _CONTROL
+
+@cython.locals(
+    size=Py_ssize_t, began=Py_ssize_t, row=Py_ssize_t, state=int, header=BatchHeader, limit=Py_ssize_t, attributes=int, count=int64_t,
+)
+cpdef int scan_batches(
+    records,
+    const uint8_t[::1] area,
+    Py_ssize_t position,
+    int64_t start,
+    int64_t end,
+    bint look_at_transactions,
+    int64_t[::1] reached,
+    int64_t[::1] offset,
+    int64_t[::1] timestamp,
+    int32_t[::1] timestamp_type,
+    int32_t[::1] offset_delta,
+    int32_t[::1] key_start,
+    int32_t[::1] key_length,
+    int32_t[::1] value_start,
+    int32_t[::1] value_length,
+    int32_t[::1] headers_start,
+    int32_t[::1] headers_end,
+) except -1
+
+@cython.locals(
+    count=int64_t, last=Py_ssize_t, index=Py_ssize_t, base_offset=int64_t, base=int64_t, delta=int64_t, is_of_log=bint,
+)
+cpdef scan_batch(
+    const uint8_t[::1] area,
+    Py_ssize_t begin,
+    Py_ssize_t limit,
+    BatchHeader header,
+    Py_ssize_t row,
+    int64_t[::1] offset,
+    int64_t[::1] timestamp,
+    int32_t[::1] timestamp_type,
+    int32_t[::1] offset_delta,
+    int32_t[::1] key_start,
+    int32_t[::1] key_length,
+    int32_t[::1] value_start,
+    int32_t[::1] value_length,
+    int32_t[::1] headers_start,
+    int32_t[::1] headers_end,
+)
 
 @cython.locals(index=Py_ssize_t)
 cpdef Py_ssize_t rows_within(
@@ -38,26 +94,6 @@ cpdef gather(
     int32_t[::1] offsets,
     uint8_t[::1] data,
     uint8_t[::1] validity,
-)
-
-@cython.locals(index=Py_ssize_t)
-cpdef gather_offsets(
-    const int32_t[::1] offset_delta,
-    int64_t base_offset,
-    Py_ssize_t first,
-    Py_ssize_t last,
-    Py_ssize_t row,
-    int64_t[::1] offsets,
-)
-
-@cython.locals(index=Py_ssize_t, delta=int64_t)
-cpdef gather_timestamps(
-    const int64_t[::1] timestamp_delta,
-    int64_t base_timestamp,
-    Py_ssize_t first,
-    Py_ssize_t last,
-    Py_ssize_t row,
-    int64_t[::1] timestamps,
 )
 
 cdef Py_ssize_t _number_end(const uint8_t[::1] data, Py_ssize_t position, Py_ssize_t limit) noexcept

@@ -1,7 +1,9 @@
 """The loops from records to Arrow's columns, without a Python object for any record.
 
-`wire/_records.py` has found where the fields of each record lie in an area; the loops here copy them one behind the
-other, as Arrow wants them: bytes, offsets into them, and one bit for each row that is 0 where it is null.
+First the batches of an answer are looked at: `wire/_records.py` finds where the fields of each record lie, and what a
+batch's header says becomes the offset and the time of each row. Batches may be small, so one call goes through as many
+as need no closer look. Then fields are copied one behind the other, as Arrow wants them: bytes, offsets into them, and
+one bit for each row that is 0 where it is null.
 
 This file is plain Python. With a C compiler, Cython builds the same file with the types of `_columns.pxd`; indexes are
 then not checked by the language, so every loop looks at what remains of its buffers before it reads or writes, and
@@ -10,19 +12,213 @@ every number stays within 64 bits.
 
 from __future__ import annotations
 
+from penstock.base.crc import crc32c
 from penstock.base.world import Buffer
 from penstock.wire import _copying
-from penstock.wire._records import Column, RecordError
+from penstock.wire._batch import BatchHeader, read_header
+from penstock.wire._records import Column, RecordError, scan
+from penstock.wire.batch import (
+    ATTRIBUTES_OFFSET,
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL,
+)
 
 TIMESTAMP_MS_MAX = 9_223_372_036_854_775  # what fits into 64 bits as microseconds
+BASE_OFFSET_MAX = 2**63 - 2**32  # so that no offset within a batch leaves 64 bits
 
-_TIMESTAMP_MS_MAX = TIMESTAMP_MS_MAX  # the same where C works with it
+DONE = 0  # what `scan_batches` says: there is no more
+FULL = 1  # it is enough for once
+LOOK = 2  # the next batch needs a closer look
+
+_RUN_BYTES = 256 * 1024  # enough for once: the bytes are still in the processor's cache when they are copied
+
+# The same numbers where C works with them.
+_TIMESTAMP_MS_MAX = TIMESTAMP_MS_MAX
+_BASE_OFFSET_MAX = BASE_OFFSET_MAX
+_INT32_MAX = 0x7FFFFFFF
+_HEADER_SIZE = HEADER_SIZE
+_LOG_OVERHEAD = LOG_OVERHEAD
+_MAGIC = MAGIC
+_COMPRESSED = COMPRESSION_MASK
+_LOG_APPEND_TIME = LOG_APPEND_TIME
+_TRANSACTIONAL = TRANSACTIONAL
+_CONTROL = CONTROL
 _COMPILED = __file__.endswith((".so", ".pyd"))
 
 
 def is_compiled() -> bool:
     """Is this the version that a C compiler built?"""
     return bool(_COMPILED)
+
+
+def scan_batches(
+    records: memoryview,
+    area: Buffer,
+    position: int,
+    start: int,
+    end: int,
+    look_at_transactions: bool,
+    reached: Column,
+    offset: Column,
+    timestamp: Column,
+    timestamp_type: Column,
+    offset_delta: Column,
+    key_start: Column,
+    key_length: Column,
+    value_start: Column,
+    value_length: Column,
+    headers_start: Column,
+    headers_end: Column,
+) -> int:
+    """Go through batches that are plain and sound, from a position on, until something else comes.
+
+    `records` and `area` are the same bytes. Batches that lie before `start` or hold no rows are passed over; nothing
+    from `end` on is looked at. Fills the columns of all rows with their places in the area, and `reached` with the
+    position of the next batch and the number of rows. What needs a closer look is a batch that is compressed, or wrong,
+    or has more rows than the columns, or, if asked for, is of a transaction.
+    """
+    size = len(area)
+    if position < 0 or len(reached) < 2 or size > _INT32_MAX:
+        raise ValueError("a column is too short, or the batches are too long")
+    began = position
+    row = 0
+    state = DONE
+    while size - position >= _HEADER_SIZE:
+        header = read_header(records, position)
+        limit = position + _LOG_OVERHEAD + header.length
+        if limit - position < _HEADER_SIZE or limit > size or header.base_offset >= end:
+            break
+        state = LOOK
+        if header.base_offset < 0 or header.base_offset > _BASE_OFFSET_MAX:
+            break
+        if header.base_offset + header.last_offset_delta < start:
+            position = limit
+            state = DONE
+            continue
+        attributes = header.attributes
+        count = header.record_count
+        if header.magic != _MAGIC or attributes & _COMPRESSED or header.last_offset_delta < 0 or count < 0:
+            break
+        if look_at_transactions and attributes & (_TRANSACTIONAL | _CONTROL):
+            break
+        if crc32c(records[position + ATTRIBUTES_OFFSET : limit]) != header.crc:
+            break
+        if count > 0 and not attributes & _CONTROL:
+            if count > len(offset) - row:
+                if row > 0:
+                    state = FULL
+                break
+            try:
+                scan_batch(
+                    area,
+                    position + _HEADER_SIZE,
+                    limit,
+                    header,
+                    row,
+                    offset,
+                    timestamp,
+                    timestamp_type,
+                    offset_delta,
+                    key_start,
+                    key_length,
+                    value_start,
+                    value_length,
+                    headers_start,
+                    headers_end,
+                )
+            except RecordError:
+                break
+            row += count
+        position = limit
+        if position - began >= _RUN_BYTES:
+            state = FULL
+            break
+        state = DONE
+    reached[0] = position
+    reached[1] = row
+    return state
+
+
+def scan_batch(
+    area: Buffer,
+    begin: int,
+    limit: int,
+    header: BatchHeader,
+    row: int,
+    offset: Column,
+    timestamp: Column,
+    timestamp_type: Column,
+    offset_delta: Column,
+    key_start: Column,
+    key_length: Column,
+    value_start: Column,
+    value_length: Column,
+    headers_start: Column,
+    headers_end: Column,
+) -> None:
+    """Fill the columns, from a row on, with the records of a batch that lie between two positions of an area."""
+    count = header.record_count
+    last = row + count
+    if (
+        begin < 0
+        or limit < begin
+        or limit > len(area)
+        or row < 0
+        or count < 0
+        or last > len(offset)
+        or last > len(timestamp)
+        or last > len(timestamp_type)
+        or last > len(offset_delta)
+        or last > len(key_start)
+        or last > len(key_length)
+        or last > len(value_start)
+        or last > len(value_length)
+        or last > len(headers_start)
+        or last > len(headers_end)
+    ):
+        raise ValueError("a column is shorter than its rows")
+    scan(
+        area[begin:limit],
+        count,
+        timestamp[row:last],
+        offset_delta[row:last],
+        key_start[row:last],
+        key_length[row:last],
+        value_start[row:last],
+        value_length[row:last],
+        headers_start[row:last],
+        headers_end[row:last],
+    )
+    if count > 0 and offset_delta[last - 1] > header.last_offset_delta:
+        raise RecordError(f"an offset delta of {offset_delta[last - 1]} after the last, {header.last_offset_delta}")
+    is_of_log = header.attributes & _LOG_APPEND_TIME != 0
+    base_offset = header.base_offset
+    base = header.max_timestamp if is_of_log else header.base_timestamp
+    if base > _TIMESTAMP_MS_MAX or base < -_TIMESTAMP_MS_MAX:
+        raise RecordError(f"a timestamp of {base} ms fits no column")
+    for index in range(row, last):
+        delta = 0 if is_of_log else timestamp[index]
+        if delta > _TIMESTAMP_MS_MAX - base or delta < -_TIMESTAMP_MS_MAX - base:
+            raise RecordError(f"record {index - row}: a timestamp {delta} ms after {base} fits no column")
+        timestamp[index] = (base + delta) * 1000
+    # One column after the other: that is how a C compiler does several rows at once.
+    for index in range(row, last):
+        timestamp_type[index] = is_of_log
+    for index in range(row, last):
+        offset[index] = base_offset + offset_delta[index]
+    for index in range(row, last):
+        key_start[index] += begin
+    for index in range(row, last):
+        value_start[index] += begin
+    for index in range(row, last):
+        headers_start[index] += begin
+    for index in range(row, last):
+        headers_end[index] += begin
 
 
 def rows_within(
@@ -111,31 +307,6 @@ def gather(
             validity[row >> 3] &= 0xFF ^ (1 << (row & 7))
         row += 1
         offsets[row] = position
-
-
-def gather_offsets(offset_delta: Column, base_offset: int, first: int, last: int, row: int, offsets: Column) -> None:
-    """The offset of each record; the caller knows that all of them fit into 64 bits."""
-    if first < 0 or last < first or last > len(offset_delta) or row < 0 or row + (last - first) > len(offsets):
-        raise ValueError("a column is shorter than its rows")
-    row -= first
-    for index in range(first, last):
-        offsets[row + index] = base_offset + offset_delta[index]
-
-
-def gather_timestamps(
-    timestamp_delta: Column, base_timestamp: int, first: int, last: int, row: int, timestamps: Column
-) -> None:
-    """The time of each record in microseconds."""
-    if first < 0 or last < first or last > len(timestamp_delta) or row < 0 or row + (last - first) > len(timestamps):
-        raise ValueError("a column is shorter than its rows")
-    if base_timestamp > _TIMESTAMP_MS_MAX or base_timestamp < -_TIMESTAMP_MS_MAX:
-        raise RecordError(f"a timestamp of {base_timestamp} ms fits no column")
-    row -= first
-    for index in range(first, last):
-        delta = timestamp_delta[index]
-        if delta > _TIMESTAMP_MS_MAX - base_timestamp or delta < -_TIMESTAMP_MS_MAX - base_timestamp:
-            raise RecordError(f"record {index}: a timestamp {delta} ms after {base_timestamp} fits no column")
-        timestamps[row + index] = (base_timestamp + delta) * 1000
 
 
 def _number_end(data: Buffer, position: int, limit: int) -> int:

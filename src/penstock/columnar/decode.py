@@ -1,9 +1,10 @@
 """Record batches into Arrow: the answers of fetches to one partition go in, columns of rows come out.
 
 `add` looks at headers only: it says which offset to fetch next, so that the next fetch can travel while this answer is
-decoded. `take` then works through what was added, batch by batch (checksum, transaction, decompression, fields), and
-copies the rows into the buffers of one Arrow batch until that is full. Nothing is decoded before it is asked for, so
-memory holds the answers that were added, one decompressed batch and one Arrow batch, however long the partition is.
+decoded. `take` then works through what was added, run by run: a run is some batches that are plain, or one that needs a
+closer look (compressed, of a transaction, wrong). The fields of a run's rows are found, and the rows copied into the
+buffers of one Arrow batch until that is full. Nothing is decoded before it is asked for, so memory holds the answers
+that were added, one decompressed batch and one Arrow batch, however long the partition is.
 
 What comes from a broker may be anything: sizes are checked before memory is taken, and whatever is wrong is a
 `ColumnarError` that names the partition and the offset.
@@ -11,6 +12,7 @@ What comes from a broker may be anything: sizes are checked before memory is tak
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -21,31 +23,29 @@ import pyarrow as pa
 
 from penstock.base.identifiers import TopicPartition
 from penstock.base.world import Buffer
-from penstock.columnar._columns import TIMESTAMP_MS_MAX, rows_within
+from penstock.columnar._columns import BASE_OFFSET_MAX, DONE, FULL, LOOK, rows_within, scan_batch, scan_batches
 from penstock.columnar.errors import ColumnarError
-from penstock.columnar.row_buffers import RowBuffers
-from penstock.wire._records import RECORD_SIZE_MIN, scan
+from penstock.columnar.row_buffers import RowBuffers, RowFields
+from penstock.wire._records import RECORD_SIZE_MIN
 from penstock.wire.batch import (
     HEADER_SIZE,
     LENGTH_OFFSET,
-    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_OFFSET,
     BatchHeader,
     each_batch,
     problem_of_batch,
+    read_header,
 )
 from penstock.wire.compression import Inflater
 from penstock.wire.control import ControlType, read_control_record
-from penstock.wire.records import AREA_SIZE_BYTES_MAX, RecordColumns, RecordError, record_area
+from penstock.wire.records import AREA_SIZE_BYTES_MAX, RecordError, record_area
 
 __all__ = ["SCHEMA", "SCHEMA_WITH_HEADERS", "ColumnChoice", "Decoder"]
 
-_OFFSET_MAX = 2**63 - 2**32  # so that no offset within a batch leaves 64 bits
-# Room for so many bytes, and for the fields of so many records, is kept for the next batch.
-_AREA_KEPT_BYTES_MAX = 16 * 1024 * 1024
-_ROWS_KEPT_MAX = 500_000
+_RUN_ROWS_MAX = 16 * 1024  # of which the fields are found before they are copied
+_AREA_KEPT_BYTES_MAX = 16 * 1024 * 1024  # room for so many inflated bytes is kept for the next batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class Decoder:
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._answers: deque[_Answer] = deque()
-        self._batches: Iterator[_Batch] = iter(())
-        self._batch: _Batch | None = None
-        self._fields = RecordColumns.allocate(0)
+        self._runs: Iterator[_Run] = iter(())
+        self._run: _Run | None = None
+        self._fields = RowFields.allocate(_RUN_ROWS_MAX)
         self._inflater = Inflater(size_bytes_max=AREA_SIZE_BYTES_MAX, kept_bytes_max=_AREA_KEPT_BYTES_MAX)
-        self._rows = RowBuffers(where, columns.schema, rows_max=rows_max)
+        self._rows = RowBuffers(where, columns.schema)
 
     def add(self, records: memoryview, *, start: int, end: int, aborted: Sequence[tuple[int, int]] | None) -> int:
         """Take the batches of one fetch answer, of which the rows with start <= offset < end are wanted.
@@ -131,7 +131,7 @@ class Decoder:
                 raise self._bad(start, f"message format {header.magic} is not read, only {MAGIC}")
             if last_before is not None and header.base_offset <= last_before:
                 raise self._bad(header.base_offset, f"a batch that follows offset {last_before}")
-            if not 0 <= header.base_offset < _OFFSET_MAX or header.last_offset_delta < 0:
+            if not 0 <= header.base_offset <= BASE_OFFSET_MAX or header.last_offset_delta < 0:
                 raise self._bad(header.base_offset, f"a batch that ends {header.last_offset_delta} offsets later")
             if header.base_offset >= end:
                 return max(following, header.base_offset)
@@ -153,101 +153,89 @@ class Decoder:
     def _fill(self) -> bool:
         """Copy rows until the Arrow batch is full; False if the rows are used up before."""
         while True:
-            if self._batch is None:
-                self._batch = self._next_batch()
-                if self._batch is None:
+            if self._run is None:
+                self._run = self._next_run()
+                if self._run is None:
                     return False
-            if self._copy(self._batch):
+            if self._copy(self._run):
                 return True
-            self._batch = None
+            self._run = None
 
-    def _copy(self, batch: _Batch) -> bool:
-        """Copy what has room of a batch. Is the Arrow batch full now?"""
-        fields, columns = batch.fields, self._columns
-        if batch.first < batch.last:
+    def _copy(self, run: _Run) -> bool:
+        """Copy what has room of a run. Is the Arrow batch full now?"""
+        fields, columns = run.fields, self._columns
+        if run.first < run.last:
             last = rows_within(
                 fields.key_length,
                 fields.value_length,
                 fields.headers_start,
                 fields.headers_end,
-                batch.first,
-                min(batch.last, batch.first + self._rows_max - self._rows.count),
+                run.first,
+                min(run.last, run.first + self._rows_max - self._rows.count),
                 columns.key,
                 columns.value,
                 columns.headers,
                 self._bytes_max - self._rows.size_bytes,
             )
             if self._rows.count == 0:
-                last = max(last, batch.first + 1)  # a row that is larger than a batch may be is one of its own
-            try:
-                self._rows.append(batch.area, fields, batch.header, batch.first, last)
-            except RecordError as error:
-                raise self._bad(batch.header.base_offset, str(error)) from None
-            batch.first = last
-        return batch.first < batch.last or self._rows.count == self._rows_max
+                last = max(last, run.first + 1)  # a row that is larger than a batch may be is one of its own
+            self._rows.append(run.area, fields, run.first, last)
+            run.first = last
+        return run.first < run.last or self._rows.count == self._rows_max
 
-    def _next_batch(self) -> _Batch | None:
+    def _next_run(self) -> _Run | None:
         while True:
-            batch = next(self._batches, None)
-            if batch is not None:
-                return batch
+            run = next(self._runs, None)
+            if run is not None:
+                return run
             if not self._answers:
                 return None
-            self._batches = self._wanted(self._answers.popleft())
+            self._runs = self._wanted(self._answers.popleft())
 
-    def _wanted(self, answer: _Answer) -> Iterator[_Batch]:
-        """The batches of an answer with rows that are to be seen."""
-        transactions = None if answer.aborted is None else _AbortedTransactions(answer.aborted)
-        for header, batch in each_batch(answer.records):
-            if header.base_offset >= answer.end:
-                return
-            if header.last_offset < answer.start:
-                continue
-            problem = problem_of_batch(batch, header)
-            if problem is not None:
-                raise self._bad(header.base_offset, problem)
-            try:
-                if transactions is not None and transactions.hide(header, batch):
-                    continue
-                if header.is_control or header.record_count == 0:
-                    continue
-                yield self._read(header, batch, answer)
-            except RecordError as error:
-                raise self._bad(header.base_offset, str(error)) from None
+    def _wanted(self, answer: _Answer) -> Iterator[_Run]:
+        """The rows of an answer that are to be seen."""
+        records, start, end, aborted = answer
+        transactions = _AbortedTransactions(aborted) if aborted else None
+        fields = self._fields
+        reached = array("q", (0, 0))
+        state = FULL
+        while state != DONE:
+            state = scan_batches(
+                records, records, reached[0], start, end, transactions is not None, reached, *fields.columns()
+            )
+            position, rows = reached
+            if rows:
+                yield _run(records, fields, rows, answer)
+            elif state == LOOK:
+                header = read_header(records, position)
+                reached[0] = position + header.size_bytes
+                run = self._look(header, records[position : reached[0]], answer, transactions)
+                if run is not None:
+                    yield run
 
-    def _read(self, header: BatchHeader, batch: memoryview, answer: _Answer) -> _Batch:
-        area = record_area(batch, header, inflater=self._inflater)
-        count = header.record_count
-        fields = self._room_for_fields(area, count)
-        scan(
-            area,
-            count,
-            fields.timestamp_delta,
-            fields.offset_delta,
-            fields.key_start,
-            fields.key_length,
-            fields.value_start,
-            fields.value_length,
-            fields.headers_start,
-            fields.headers_end,
-        )
-        deltas = fields.offset_delta
-        if deltas[count - 1] > header.last_offset_delta:
-            raise RecordError(f"an offset delta of {deltas[count - 1]} after the last, {header.last_offset_delta}")
-        if header.attributes & LOG_APPEND_TIME and abs(header.max_timestamp) > TIMESTAMP_MS_MAX:
-            raise RecordError(f"a timestamp of {header.max_timestamp} ms fits no column")
-        first = bisect_left(deltas, answer.start - header.base_offset, 0, count)
-        last = bisect_left(deltas, answer.end - header.base_offset, first, count)
-        return _Batch(header, area, fields, first, last)
+    def _look(
+        self, header: BatchHeader, batch: memoryview, answer: _Answer, transactions: _AbortedTransactions | None
+    ) -> _Run | None:
+        """One batch that is compressed, large, of a transaction, or wrong."""
+        problem = problem_of_batch(batch, header)
+        if problem is not None:
+            raise self._bad(header.base_offset, problem)
+        try:
+            if transactions is not None and transactions.hide(header, batch):
+                return None
+            if header.is_control or header.record_count == 0:
+                return None
+            area = record_area(batch, header, inflater=self._inflater)
+            fields = self._room_for_fields(area, header.record_count)
+            scan_batch(area, 0, len(area), header, 0, *fields.columns())
+        except RecordError as error:
+            raise self._bad(header.base_offset, str(error)) from None
+        return _run(area, fields, header.record_count, answer)
 
-    def _room_for_fields(self, area: Buffer, count: int) -> RecordColumns:
+    def _room_for_fields(self, area: Buffer, count: int) -> RowFields:
         if count > len(area) // RECORD_SIZE_MIN:
             raise RecordError(f"{len(area)} bytes cannot hold {count} records")
-        if count > _ROWS_KEPT_MAX:
-            return RecordColumns.allocate(count)
-        if count > len(self._fields.offset_delta):
-            self._fields = RecordColumns.allocate(count)
-        return self._fields
+        return self._fields if count <= _RUN_ROWS_MAX else RowFields.allocate(count)
 
     def _bad(self, offset: int, problem: str) -> ColumnarError:
         topic, partition = self._where
@@ -255,14 +243,18 @@ class Decoder:
 
 
 @dataclass(slots=True)
-class _Batch:
-    """A batch whose fields are found, and which of its rows are still to be copied."""
+class _Run:
+    """Some rows whose fields are found, and which of them are still to be copied."""
 
-    header: BatchHeader
     area: Buffer
-    fields: RecordColumns
+    fields: RowFields
     first: int
     last: int
+
+
+def _run(area: Buffer, fields: RowFields, rows: int, answer: _Answer) -> _Run:
+    first = bisect_left(fields.offset, answer.start, 0, rows)
+    return _Run(area, fields, first, bisect_left(fields.offset, answer.end, first, rows))
 
 
 class _AbortedTransactions:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
@@ -19,15 +20,47 @@ from penstock.base.world import Buffer
 from penstock.columnar._columns import (
     gather,
     gather_headers,
-    gather_offsets,
-    gather_timestamps,
     measure_headers,
     total_length,
 )
-from penstock.wire.batch import LOG_APPEND_TIME, BatchHeader
-from penstock.wire.records import RecordColumns
 
 _ITEMS_MIN = 64
+
+
+@dataclass(slots=True)
+class RowFields:
+    """For each row its offset and time, and where its fields lie in an area. The length of a null is -1."""
+
+    offset: memoryview
+    timestamp: memoryview
+    timestamp_type: memoryview
+    offset_delta: memoryview
+    key_start: memoryview
+    key_length: memoryview
+    value_start: memoryview
+    value_length: memoryview
+    headers_start: memoryview
+    headers_end: memoryview
+
+    @classmethod
+    def allocate(cls, rows: int) -> RowFields:
+        longs = (memoryview(array("q", bytes(8 * rows))) for _ in range(2))
+        return cls(*longs, *(memoryview(array("i", bytes(4 * rows))) for _ in range(8)))
+
+    def columns(self) -> tuple[memoryview, ...]:
+        """In the order in which the loops take them."""
+        return (
+            self.offset,
+            self.timestamp,
+            self.timestamp_type,
+            self.offset_delta,
+            self.key_start,
+            self.key_length,
+            self.value_start,
+            self.value_length,
+            self.headers_start,
+            self.headers_end,
+        )
 
 
 class _Growing:
@@ -91,7 +124,7 @@ class _Strings:
         self.data.reserve(size_bytes)
         self.validity.reserve(rows)
 
-    def append(self, area: Buffer, start: array[int], length: array[int], first: int, last: int, row: int) -> None:
+    def append(self, area: Buffer, start: memoryview, length: memoryview, first: int, last: int, row: int) -> None:
         self.reserve(row + last - first, self.size_bytes(row) + total_length(length, first, last))
         gather(area, start, length, first, last, row, self.offsets.view, self.data.view, self.validity.view)
 
@@ -117,7 +150,7 @@ class _Headers:
         headers = self._offsets.view[rows]
         return self._keys.size_bytes(headers) + self._values.size_bytes(headers)
 
-    def append(self, area: Buffer, fields: RecordColumns, first: int, last: int, row: int) -> None:
+    def append(self, area: Buffer, fields: RowFields, first: int, last: int, row: int) -> None:
         measure_headers(area, fields.headers_start, fields.headers_end, first, last, self._found)
         more, more_bytes = self._found
         headers = self._offsets.view[row]
@@ -162,73 +195,59 @@ def _as_text(names: pa.Array) -> pa.Array:
 class RowBuffers:
     """The rows of one Arrow batch at a time: append records, then finish it and begin the next."""
 
-    def __init__(self, where: TopicPartition, schema: pa.Schema, *, rows_max: int) -> None:
-        self._where = where
+    def __init__(self, where: TopicPartition, schema: pa.Schema) -> None:
         self._schema = schema
-        self._rows_max = rows_max
         self._same = _Same(where)
-        self._rows_hint = 0
-        self._bytes_hints = {"key": 0, "value": 0}
-        self._begin()
+        self._begin(0, 0, 0)
 
-    def _begin(self) -> None:
-        rows = self._rows_hint
+    def _begin(self, rows: int, key_bytes: int, value_bytes: int) -> None:
+        names = self._schema.names
         self.count = 0
         self.size_bytes = 0
-        names = self._schema.names
-        self._strings = {name: _Strings(rows, size) for name, size in self._bytes_hints.items() if name in names}
+        self._keys = _Strings(rows, key_bytes) if "key" in names else None
+        self._values = _Strings(rows, value_bytes) if "value" in names else None
         self._headers = _Headers(rows) if "headers" in names else None
         self._offsets = _Growing("q", rows)
         self._timestamps = _Growing("q", rows)
         self._timestamp_types = _Growing("i", rows)
 
-    def append(self, area: Buffer, fields: RecordColumns, header: BatchHeader, first: int, last: int) -> None:
-        """Copy the chosen fields of some records of a batch."""
-        row, count = self.count, last - first
-        for name, strings in self._strings.items():
-            start, length = (
-                (fields.key_start, fields.key_length) if name == "key" else (fields.value_start, fields.value_length)
-            )
-            strings.append(area, start, length, first, last, row)
+    def append(self, area: Buffer, fields: RowFields, first: int, last: int) -> None:
+        """Copy the chosen fields of some rows."""
+        row, self.count = self.count, self.count + last - first
+        for numbers, found in (
+            (self._offsets, fields.offset),
+            (self._timestamps, fields.timestamp),
+            (self._timestamp_types, fields.timestamp_type),
+        ):
+            numbers.reserve(self.count)
+            numbers.view[row : self.count] = found[first:last]
+        self.size_bytes = 0
+        if self._keys is not None:
+            self._keys.append(area, fields.key_start, fields.key_length, first, last, row)
+            self.size_bytes += self._keys.size_bytes(self.count)
+        if self._values is not None:
+            self._values.append(area, fields.value_start, fields.value_length, first, last, row)
+            self.size_bytes += self._values.size_bytes(self.count)
         if self._headers is not None:
             self._headers.append(area, fields, first, last, row)
-        for numbers in (self._offsets, self._timestamps, self._timestamp_types):
-            numbers.reserve(row + count)
-        gather_offsets(fields.offset_delta, header.base_offset, first, last, row, self._offsets.view)
-        self._append_times(fields, header, first, last)
-        self.count = row + count
-        self.size_bytes = sum(strings.size_bytes(self.count) for strings in self._strings.values())
-        if self._headers is not None:
             self.size_bytes += self._headers.size_bytes(self.count)
-
-    def _append_times(self, fields: RecordColumns, header: BatchHeader, first: int, last: int) -> None:
-        row, count = self.count, last - first
-        is_of_log = bool(header.attributes & LOG_APPEND_TIME)
-        if is_of_log:
-            self._timestamps.view[row : row + count] = array("q", [header.max_timestamp * 1000]) * count
-        else:
-            gather_timestamps(fields.timestamp_delta, header.base_timestamp, first, last, row, self._timestamps.view)
-        self._timestamp_types.view[row : row + count] = array("i", [is_of_log]) * count
 
     def finish(self) -> pa.RecordBatch:
         """The rows as an Arrow batch."""
-        count = self.count
         arrays = [self._column(field) for field in self._schema]
-        self._rows_hint = count
-        self._bytes_hints |= {name: strings.size_bytes(count) for name, strings in self._strings.items()}
-        self._begin()
+        sizes = [0 if strings is None else strings.size_bytes(self.count) for strings in (self._keys, self._values)]
+        self._begin(self.count, *sizes)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _column(self, field: pa.Field) -> pa.Array:
-        count = self.count
-        if field.name in self._strings:
-            return self._strings[field.name].finish(count, field.type)
-        if field.name == "headers" and self._headers is not None:
-            return self._headers.finish(count, field.type)
         if field.name in ("topic", "partition"):
-            return self._same.column(field.name, count)
+            return self._same.column(field.name, self.count)
+        of_objects = {"key": self._keys, "value": self._values, "headers": self._headers}.get(field.name)
+        if of_objects is not None:
+            return of_objects.finish(self.count, field.type)
         numbers = {"offset": self._offsets, "timestamp": self._timestamps, "timestampType": self._timestamp_types}
-        return pa.Array.from_buffers(field.type, count, [None, numbers[field.name].finish(count)], null_count=0)
+        buffer = numbers[field.name].finish(self.count)
+        return pa.Array.from_buffers(field.type, self.count, [None, buffer], null_count=0)
 
 
 class _Same:
