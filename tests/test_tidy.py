@@ -30,6 +30,7 @@ ROOTS = {
     "penstock.cli.serve_cluster",
     "penstock.cli.serve_keeper",
     "penstock.cli.watch",
+    "penstock.spark.data_source",
     "penstock.testing.pytest_plugin",
     "penstock.wire.messages.consumer_protocol",
     "penstock.wire.messages.offsets_topic_records",
