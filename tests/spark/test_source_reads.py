@@ -266,6 +266,21 @@ def test_ranges_are_split(read: Read, new_topic: MakeTopic, broker: BrokerProces
         assert values(frame) == [b"%d" % number for number in (*range(100), *range(10))]
 
 
+def test_a_query_that_stops_early(read: Read, new_topic: MakeTopic, broker: BrokerProcess) -> None:
+    topic = new_topic()
+    fill(broker.bootstrap, topic, [b"x" * 1000] * 20_000)
+    assert len(read(topic).limit(3).collect()) == 3
+    assert read(topic).count() == 20_000
+
+
+def test_sql(spark: Any, new_topic: MakeTopic, broker: BrokerProcess) -> None:
+    topic = new_topic()
+    fill(broker.bootstrap, topic, numbered(5))
+    options = f"`kafka.bootstrap.servers` '{broker.bootstrap}', subscribe '{topic}'"
+    spark.sql(f"create or replace temporary view numbers using penstock options ({options})")
+    assert spark.sql("select sum(int(string(value))) as total from numbers where offset > 1").first().total == 9
+
+
 # ── filters ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 FILTERS = [

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from penstock.testing.broker_process import BrokerProcess
 
+from .conftest import BROKER_SETTINGS, create_topic
 from .filled_topics import (
     Message,
     add_partitions,
@@ -299,6 +300,23 @@ def test_records_that_were_deleted(stream: Any, new_topic: MakeTopic, broker: Br
     query.options["failOnDataLoss"] = "false"
     query.run_available()
     assert query.values() == [*numbers(5), *numbers(2, 8)]
+
+
+def test_a_broker_that_was_away(spark: Any, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker" / "data", settings=BROKER_SETTINGS) as own_broker:
+        topic = create_topic(own_broker.bootstrap)
+        query = Stream(spark, own_broker.bootstrap, tmp_path, {"subscribe": topic, "startingOffsets": "earliest"})
+        fill(own_broker.bootstrap, topic, numbers(3))
+        query.start()
+        try:
+            query.wait_for(3)
+            own_broker.kill()
+            own_broker.start()
+            fill(own_broker.bootstrap, topic, numbers(3, 3))
+            query.wait_for(6)
+        finally:
+            query.query.stop()
+    assert query.values() == numbers(6)
 
 
 # ── transactions, lag, refusals ──────────────────────────────────────────────────────────────────────────────────────
