@@ -110,7 +110,10 @@ class RecordTooLarge(ColumnarError):
         self.bytes_max = bytes_max
 
     def __str__(self) -> str:
-        return f"{self.where}: a record of {self.size_bytes} bytes is larger than the {self.bytes_max} that are allowed"
+        return (
+            f"{self.where}: a record of {self.size_bytes} bytes is larger than the {self.bytes_max} that are allowed; "
+            "max.message.bytes of the topic says how large one may be"
+        )
 
 
 class Fenced(ColumnarError):
