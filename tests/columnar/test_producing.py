@@ -6,6 +6,7 @@ import re
 import time
 from collections import defaultdict
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,10 +15,12 @@ from confluent_kafka import Producer
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.columnar.commit_many import is_offered
+from penstock.columnar.connection import Connection, Pending
 from penstock.columnar.errors import ColumnarError, NotAllowed, RecordTooLarge, Refused, SettingError, TopicGone
 from penstock.columnar.lanes import Lane
 from penstock.columnar.produce import BulkProducer
 from penstock.columnar.sending import BatchTooLarge
+from penstock.wire.api_declaration import Api
 
 from .producing_sites import PENSTOCK, ProducingSite, numbered, texts
 
@@ -109,6 +112,26 @@ def test_several_topics_at_once(site: ProducingSite) -> None:
             producer.write(topic, numbered(0, 10))
         producer.flush()
     assert all(sorted(site.values(topic), key=_number) == texts(range(10)) for topic in topics)
+
+
+@pytest.mark.clients
+def test_hundreds_of_partitions_share_requests(penstock_site: ProducingSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = penstock_site.new_topic(partitions=300)
+    requests = []
+    send_parts = Connection.send_parts
+
+    def counted(self: Connection, api: Api, *arguments: Any) -> Pending:
+        requests.append(api.name)
+        return send_parts(self, api, *arguments)
+
+    monkeypatch.setattr(Connection, "send_parts", counted)
+    with penstock_site.cluster() as cluster, BulkProducer(cluster) as producer:
+        partitions = pa.array([number % 300 for number in range(900)], pa.int32())
+        producer.write(topic, numbered(0, 900, partition=partitions))
+        producer.flush()
+        assert producer.partitions == 300
+    assert requests.count("Produce") == 2
+    assert [row.value for row in penstock_site.read(topic) if row.partition == 7] == texts([7, 307, 607])
 
 
 def test_a_flush_may_be_followed_by_more(site: ProducingSite) -> None:
