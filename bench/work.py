@@ -49,7 +49,7 @@ FULL = Sizes(
     replicated_bytes=900_000_000,
     failovers=3,
     column_rows=3_000_000,
-    message_rows=400_000,
+    message_rows=1_000_000,
 )
 QUICK = Sizes(
     rounds=1,
@@ -67,7 +67,7 @@ QUICK = Sizes(
     replicated_bytes=150_000_000,
     failovers=1,
     column_rows=1_000_000,
-    message_rows=100_000,
+    message_rows=300_000,
 )
 
 
