@@ -98,6 +98,7 @@ class Bystander:
         part = FetchRequestPartition(partition=0, fetch_offset=answer.base_offset, partition_max_bytes=1 << 20)
         topic = FetchRequestTopic(topic="bystander", partitions=[part])
         found = client.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic]), 12).responses[0].partitions[0]
+        assert found.error_code == 0 and found.records, found
         assert batches_of(found)[0].content[17:] == batch[17:]
         self.slowest_s = max(self.slowest_s, time.monotonic() - began)
         self.rounds += 1

@@ -112,11 +112,13 @@ class BrokerFaults:
         disk.set_capacity(SPACE_BYTES)
 
     async def fail_a_sync(self) -> None:
-        """The log directory goes offline and stays so; the machine is started again."""
+        """The only log directory goes offline, so the broker ends; the machine is started again."""
+        self._is_stopping = True
         self.machine.disk.fail_sync(self._newest_segment(self.synced_folder))
         await self.rest(3)
         self.machine.disk.heal()
         await self.lose_power()
+        self._is_stopping = False
 
     def _newest_segment(self, folder: str) -> str:
         names = [name for name in self.machine.disk.list_dir(f"{DATA}/logs/{folder}") if name.endswith(".log")]
