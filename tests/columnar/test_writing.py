@@ -150,6 +150,9 @@ def test_settings_are_taken_under_kafkas_names(penstock_site: ProducingSite) -> 
         }
         sizes[codec] = write(rows, topic, settings=settings).bytes
     assert sizes["gzip"] < sizes["none"] / 10
+    assert write(rows, topic, penstock_site.bootstrap, settings={"acks": "1"}).rows == 1000
+    with pytest.raises(SettingError, match="acks"):
+        write(rows, topic, penstock_site.bootstrap, settings={"acks": "0"})
     with pytest.raises(SettingError, match=r"compression\.type"):
         write(rows, topic, penstock_site.bootstrap, settings={"compression.type": "best"})
 

@@ -38,6 +38,7 @@ BATCH_BYTES = 1_000_000
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 RECORD_BYTES_MAX = 64 << 20  # whatever the topic says; brokers take no requests above 100 MB
 ALL_REPLICAS, LEADER_ONLY = -1, 1
+_ACKS = {"all": ALL_REPLICAS, "-1": ALL_REPLICAS, "1": LEADER_ONLY}
 
 # A batch that cannot be compressed is larger afterwards than it was, by less than this.
 _SLACK_BYTES = 512
@@ -235,6 +236,13 @@ def parse_compression(name: str) -> Compression:
     except KeyError:
         known = ", ".join(each.name.lower() for each in Compression)
         raise SettingError("compression.type", f"is one of {known}, not {name!r}") from None
+
+
+def parse_acks(text: str) -> int:
+    """`acks` of a producer's settings: all or 1; SettingError."""
+    if text not in _ACKS:
+        raise SettingError("acks", f"is all or 1, not {text[:50]!r}: what nobody acknowledges may be lost")
+    return _ACKS[text]
 
 
 def _check_acks(acks: int, transactional_id: str | None) -> None:

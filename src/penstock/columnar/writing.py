@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.errors import ColumnarError
-from penstock.columnar.produce import BATCH_BYTES, BulkProducer
+from penstock.columnar.produce import BATCH_BYTES, BulkProducer, parse_acks
 from penstock.columnar.settings import ClientSettings
 
 BATCH_ROWS = 65_536  # of a table, at a time
@@ -60,10 +60,13 @@ def write(
     given = {} if bootstrap is None else {"bootstrap.servers": bootstrap}
     parsed = ClientSettings.parse({**(settings or {}), **given})
     codec = compression or parsed.get("compression.type") or parsed.get("compression.codec") or DEFAULT_COMPRESSION
+    acks = parse_acks(parsed.get("acks") or parsed.get("request.required.acks") or "all")
     transactional_id = transactional_id or parsed.get("transactional.id") or None
     batches = batches_of(rows)
     with Cluster(parsed) as cluster:
-        producer = BulkProducer(cluster, transactional_id=transactional_id, compression=codec, batch_bytes=batch_bytes)
+        producer = BulkProducer(
+            cluster, transactional_id=transactional_id, acks=acks, compression=codec, batch_bytes=batch_bytes
+        )
         with producer:
             if transactional_id is None:
                 _write_all(producer, topic, batches, named)
