@@ -384,6 +384,13 @@ def test_blocks_are_cut_where_their_bytes_are_too_many(monkeypatch: pytest.Monke
     ]
 
 
+def test_a_row_that_no_block_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_block, "_BYTES_MAX", 100)
+    made = encoder(1, record_bytes_max=90)
+    with pytest.raises(RecordTooLarge, match="topic orders, row 1: a record of 150 bytes is larger than the 90"):
+        list(made.add(rows_of(value=pa.array([b"a", b"b" * 150, b"c"]))))
+
+
 def test_many_rows_in_many_partitions() -> None:
     count = 100_000
     rows = rows_of(

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.columnar._rows import NO_ROW, fit, size_alone
 from penstock.columnar.errors import ColumnarError, RecordTooLarge
-from penstock.columnar.row_block import ROWS_MAX, RowBlock
+from penstock.columnar.row_block import ROWS_MAX, RowBlock, size_beyond_reach
 from penstock.columnar.row_columns import RowColumns
 from penstock.wire._records import encode
 from penstock.wire.batch import HEADER_SIZE
@@ -104,6 +104,9 @@ class Encoder:
     def _load(self, columns: RowColumns, first: int, now_ms: int) -> None:
         """A block of rows with their partitions, or the error that one of them is."""
         block = self._block
+        beyond_bytes = size_beyond_reach(columns, first)
+        if beyond_bytes is not None:
+            raise RecordTooLarge(self._place(0), beyond_bytes, self._record_bytes_max)
         row = block.load(columns, first, now_ms)
         if row != NO_ROW:
             raise ColumnarError(f"{self._place(row)}: the column 'headers' has a header without a key")

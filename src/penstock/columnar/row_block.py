@@ -196,6 +196,12 @@ class RowBlock:
             arrange(source, order, count, sorted_source)
 
 
+def size_beyond_reach(columns: RowColumns, row: int) -> int | None:
+    """How large a row is that no block can hold, however short; None if one can."""
+    size_bytes = max(_size_of_rows(columns, row, 1))
+    return size_bytes if size_bytes > _BYTES_MAX else None
+
+
 def _size_of_rows(columns: RowColumns, first: int, count: int) -> Iterator[int]:
     """How many bytes these rows take at most in each of the columns."""
     for column in (columns.key, columns.value):
