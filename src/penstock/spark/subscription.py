@@ -1,8 +1,9 @@
 """Which partitions a query reads: topics by name, topics by a pattern, or partitions one by one.
 
-A pattern has to match the whole name, as in Java. RE2 reads it first, which knows Java's `\\p{…}` and `\\Q…\\E` and
-cannot be made slow; what it does not have (looking ahead and behind, back references) Python's `re` does. Java's
-possessive quantifiers work, its intersections of character classes (`[a-z&&[^b]]`) do not.
+A pattern may match any part of a name, as in Spark's connector: `^orders$` is one topic. RE2 reads it first, which
+knows Java's `\\p{…}` and `\\Q…\\E` and cannot be made slow; what it does not have (looking ahead and behind, back
+references) Python's `re` does. Java's possessive quantifiers work, its intersections of character classes
+(`[a-z&&[^b]]`) do not.
 """
 
 from __future__ import annotations
@@ -98,4 +99,4 @@ def _compiled(text: str) -> Callable[[str], bool]:
                 pattern = re.compile(text, re.ASCII)
             except Warning as warning:
                 raise re.error(str(warning)) from None
-    return lambda topic: pattern.fullmatch(topic) is not None
+    return lambda topic: pattern.search(topic) is not None
