@@ -19,7 +19,8 @@ import pyarrow as pa
 from rich.console import Console
 
 from bench import machine
-from bench.spark_program import OURS, THEIRS
+from bench.spark_program import OURS, PARTITIONS, THEIRS
+from bench.topics import Topics
 from bench.ways import Row, Ways
 from penstock import columnar
 from penstock.testing.broker_process import BrokerProcess
@@ -49,7 +50,7 @@ def main() -> int:
     folder = TMPFS if TMPFS.is_dir() else None
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=folder, ignore_cleanup_errors=True) as scratch,
-        BrokerProcess(Path(scratch) / "data", settings={"num.partitions": "4"}) as broker,
+        BrokerProcess(Path(scratch) / "data") as broker,
     ):
         progress.print("filling the topic", highlight=False)
         _fill(broker.bootstrap, options.rows)
@@ -77,6 +78,7 @@ def _fill(bootstrap: str, rows: int) -> None:
             values = pa.array([b"%020d" % number + b"x" * (ROW_BYTES - 20) for number in numbers], pa.binary())
             yield pa.record_batch({"key": keys, "value": values})
 
+    Topics(int(bootstrap.rpartition(":")[2])).create("rows", PARTITIONS)
     columnar.write(made(), "rows", bootstrap, key="key", value="value")
 
 

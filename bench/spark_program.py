@@ -18,7 +18,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from bench.topics import Topics
+
 OURS, THEIRS = "penstock", "kafka"
+PARTITIONS = 4
 VALUE = "concat(lpad(cast(id as string), 20, '0'), repeat('x', 180)) as value"
 TRICKLED_BATCHES = 12
 BATCH_WITHIN_S = 60
@@ -37,11 +40,17 @@ class Program:
         self.servers = {"kafka.bootstrap.servers": bootstrap}
         self.folder = Path(folder)
         self.rows = rows
+        self._topics = Topics(int(bootstrap.rpartition(":")[2]))
         self._number = 0
 
     def _new(self, name: str) -> str:
         self._number += 1
         return f"{name}-{self._number}"
+
+    def _new_topic(self, name: str) -> str:
+        topic = self._new(name)
+        self._topics.create(topic, PARTITIONS)
+        return topic
 
     def _timed(self, work: Callable[[], object]) -> dict[str, float]:
         began_s = time.perf_counter()
@@ -72,8 +81,7 @@ class Program:
 
     def trickle(self, way: str) -> dict[str, float]:
         """Batches with one row each: what one costs, and how much of that is spent on asking for offsets."""
-        topic = self._new("trickle")
-        self._write(self._made(1), THEIRS if way == THEIRS else OURS, topic)
+        topic = self._new_topic("trickle")
         options = {**self.servers, "subscribe": topic, "startingOffsets": "earliest"}
         found = self.session.readStream.format(way).options(**options).load()
         query: StreamingQuery = self._sink(found.writeStream.format("noop"), "trickle").start()
@@ -112,15 +120,13 @@ class Program:
         rows.write.format(way).mode("append").options(**self.servers, topic=topic, **options).save()
 
     def write(self, way: str) -> dict[str, float]:
-        topic, rows = self._new("written"), self._made(self.rows)
-        self._write(self._made(1), THEIRS if way == THEIRS else OURS, topic)  # makes the topic
+        topic, rows = self._new_topic("written"), self._made(self.rows)
         options = {"delivery": "at-least-once"} if way == OURS else {}
         return self._timed(lambda: self._write(rows, way, topic, **options))
 
     def write_once(self, way: str) -> dict[str, float]:
         """Exactly once; the other connector has nothing of the kind, and writes at least once."""
-        topic, rows = self._new("once"), self._made(self.rows)
-        self._write(self._made(1), way, topic)
+        topic, rows = self._new_topic("once"), self._made(self.rows)
         options = {"delivery": "exactly-once"} if way == OURS else {}
         return self._timed(lambda: self._write(rows, way, topic, **options))
 
