@@ -18,11 +18,15 @@ from penstock.columnar.cluster import Cluster
 from penstock.columnar.commit_many import BatchLost, PreparedTransaction, describe, prepare
 from penstock.columnar.errors import BrokerAway, ColumnarError, Fenced, Refused
 from penstock.columnar.produce import BulkProducer
+from penstock.columnar.settings import ClientSettings
 from penstock.spark.named_batch import NamedBatch, SinkError
 from penstock.spark.sink_columns import by_topic
 from penstock.spark.sink_options import TRANSACTION_TIMEOUT, SinkOptions
 
 Rows = Iterator[pa.RecordBatch]
+
+#: Whether the batch that this process works on was committed before.
+_known: dict[tuple[ClientSettings, NamedBatch], bool] = {}
 
 
 def write_plainly(cluster: Cluster, options: SinkOptions, rows: Rows) -> int:
@@ -89,8 +93,19 @@ def _explained(error: ColumnarError, cluster: Cluster, batch: NamedBatch, elapse
 def _is_written(cluster: Cluster, batch: NamedBatch) -> bool:
     """Whether the batch was committed before; SinkError if this attempt has no right to write it.
 
-    Asked before the transactional id is taken: a driver that was replaced would take it from its successor.
+    Asked before the transactional id is taken: a driver that was replaced would take it from its successor. Asked once
+    by each process: the answer lists what is open under the name, and thousands of tasks would be told of each other.
+    It may be out of date then, which costs some work; what counts is decided by the commit.
     """
+    key = cluster.settings, batch
+    if key not in _known:
+        is_written = _ask_if_written(cluster, batch)
+        _known.clear()
+        _known[key] = is_written
+    return _known[key]
+
+
+def _ask_if_written(cluster: Cluster, batch: NamedBatch) -> bool:
     state = describe(cluster, batch.name)
     if state.last_number > batch.number:
         raise batch.stale(state.last_number)
