@@ -173,6 +173,28 @@ def test_a_first_batch_that_begins_at_the_beginning_is_run_again_whole(make_quer
     assert query.plan(end) == [("a", 0, 0, 10)]
 
 
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_partitions_that_came_after_a_first_batch_that_died(make_query: Any, starting: str) -> None:
+    query = make_query({"a": FakeTopic((0, 10))}, startingOffsets=starting)
+    end = query.latest()
+    query.topics["a"].partitions.append((0, 7))
+    query.restart()
+    assert query.plan(end) == ([("a", 0, 0, 10)] if starting == "earliest" else [])
+    query.position = end
+    assert query.batch() == [("a", 1, 0, 7)]
+
+
+def test_a_topic_made_anew_between_two_looks(make_query: Any) -> None:
+    query = make_query({"a": FakeTopic((0, 10))}, subscribe="a,b")
+    query.topics["b"] = FakeTopic((0, 1))
+    query.batch()
+    query.topics["a"] = FakeTopic((0, 50))
+    query.topics["c"] = FakeTopic((0, 1))
+    query.reader.partitions(query.begin(), {"a": {"0": 10}, "b": {"0": 1}, "c": {"0": 1}})
+    with pytest.raises(DataLoss, match="topic a was deleted and made anew"):
+        query.batch()
+
+
 @pytest.mark.parametrize(("offset", "words"), [(3, "begins at offset 5"), (11, "ends at offset 10")])
 def test_offsets_that_are_not_there(make_query: Any, offset: int, words: str) -> None:
     given = {"startingOffsets": json.dumps({"a": {"0": offset}})}

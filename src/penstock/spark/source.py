@@ -57,11 +57,11 @@ class PenstockReader(DataSourceReader):
 def plan_read(view: TopicView, options: SourceOptions, wanted: Wanted) -> list[InputPartition]:
     """The tasks of a batch read."""
     seen = view.look_for_all()
-    chosen = resolve(options.start, seen.partitions, view.ask)
-    ends = resolve(options.end, seen.partitions, view.ask)
-    _check_order(options, chosen, ends)
-    first, last = view.first(seen.partitions), view.last(seen.partitions)
-    plan = chosen_ranges(chosen, ends, first, last)
+    edges = view.edges(seen.partitions)
+    start = resolve(options.start, seen.partitions, edges.ask)
+    end = resolve(options.end, seen.partitions, edges.ask)
+    _check_order(options, start, end)
+    plan = chosen_ranges(start, end, edges.first, edges.last)
     report(plan.losses, fail=options.fail_on_data_loss)
     ranges = [wanted.narrowed(piece) for piece in plan.ranges if wanted.has(piece.where)]
     ranges = split(_not_before(view, ranges, wanted.time_ms), options.splits)

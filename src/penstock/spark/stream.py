@@ -48,7 +48,7 @@ from penstock.spark.planning import (
 )
 from penstock.spark.sizes import SizeEstimates
 from penstock.spark.task import RangePartition, look_at, read_partition
-from penstock.spark.topic_view import Seen, TopicView
+from penstock.spark.topic_view import Edges, Seen, TopicView
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -82,17 +82,15 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             view = self._view()
             seen = view.look_for_all()
             self._ids = seen.ids
-            self._initial = self._within(view, resolve(self._options.start, seen.partitions, view.ask))
+            self._initial = self._begin(view.edges(seen.partitions), seen)
             self._is_first = self._options.start.may_be_latest
         return to_json(self._initial)
 
-    def _within(self, view: TopicView, start: Positions) -> Positions:
+    def _begin(self, edges: Edges, seen: Seen) -> Positions:
         """Offsets that were written down must be there."""
-        if self._options.start.offsets is None:
-            return start
-        first, last = view.first(sorted(start)), view.last(sorted(start))
-        report(chosen_ranges(start, start, first, last).losses, fail=self._options.fail_on_data_loss)
-        return {where: min(max(offset, first[where]), last[where]) for where, offset in start.items()}
+        start = resolve(self._options.start, seen.partitions, edges.ask)
+        report(chosen_ranges(start, start, edges.first, edges.last).losses, fail=self._options.fail_on_data_loss)
+        return {where: min(max(offset, edges.first[where]), edges.last[where]) for where, offset in start.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Says only that there are limits: `latestOffset` keeps all of them."""
@@ -192,13 +190,11 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: PositionsAsJson, end: PositionsAsJson) -> Sequence[InputPartition]:
         if start == end:
             return []
-        begin, to = from_json(start), from_json(end)
-        if begin == self._initial and self._options.start.may_be_latest:
-            begin = {where: min(offset, to.get(where, offset)) for where, offset in begin.items()}
-        begin = self._true_begin(begin)
+        to = from_json(end)
+        begin = self._true_begin(self._as_it_began(from_json(start), to))
         view = self._view()
         if not self._ids.keys() >= {where.topic for where in to}:
-            self._ids = self._ids | view.look().ids
+            self._ids = view.look().ids | self._ids
         first = view.first([where for where in sorted(to) if begin.get(where) != to[where]])
         plan = batch_ranges(begin, to, first)
         self._planned = to
@@ -207,6 +203,16 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             RangePartition.of(piece, self._ids.get(piece.where.topic))
             for piece in split(plan.ranges, self._options.splits)
         ]
+
+    def _as_it_began(self, begin: Positions, to: Positions) -> Positions:
+        """Where a batch up to `to` began. If it is the first, and was begun before a restart, then where a query
+        begins may have moved since, and there may be partitions that it did not know."""
+        if begin != self._initial:
+            return begin
+        begin = {where: offset for where, offset in begin.items() if where in to}
+        if self._options.start.may_be_latest:
+            return {where: min(offset, to[where]) for where, offset in begin.items()}
+        return begin
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, partition)

@@ -10,6 +10,7 @@ from penstock.base.identifiers import NO_ID, TopicPartition
 from penstock.columnar.cluster import Cluster
 from penstock.columnar.errors import TopicGone
 from penstock.columnar.offsets import offsets_at
+from penstock.spark.bounds import Ask
 from penstock.spark.given_options import OptionError
 from penstock.spark.offsets import EARLIEST, LATEST, Positions
 from penstock.spark.options import SourceOptions
@@ -23,6 +24,22 @@ class Seen:
     ids: dict[str, UUID]
     """of topics; left out where brokers have none"""
     missing: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Where partitions began and ended at one moment, so that all that is decided by them fits together."""
+
+    first: Positions
+    last: Positions
+    ask_view: Ask
+
+    def ask(self, partitions: Sequence[TopicPartition], when: int) -> Mapping[TopicPartition, int | None]:
+        if when in (EARLIEST, LATEST):
+            edge = self.first if when == EARLIEST else self.last
+            return {where: edge[where] for where in partitions}
+        found = self.ask_view(partitions, when)
+        return {where: None if offset is None else min(offset, self.last[where]) for where, offset in found.items()}
 
 
 class TopicView:
@@ -55,6 +72,9 @@ class TopicView:
 
     def ask(self, partitions: Sequence[TopicPartition], when: int) -> Mapping[TopicPartition, int | None]:
         return offsets_at(self._cluster, partitions, when, committed=self._options.committed)
+
+    def edges(self, partitions: Sequence[TopicPartition]) -> Edges:
+        return Edges(self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST), self.ask)
 
     def last(self, partitions: Sequence[TopicPartition]) -> Positions:
         """Where partitions end: the last stable offset, or with read_uncommitted the high watermark."""
