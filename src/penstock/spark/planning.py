@@ -3,7 +3,7 @@
 A micro-batch goes through here twice. First `limited_end` says how far it may go: every partition gets the same
 fraction of what waits in it, at least one offset, so that small ones are not starved. Later `batch_ranges` compares the
 two positions with what the partitions still have; whatever is no longer there comes back as a list of losses, in words.
-Then `split` cuts ranges into tasks. Sizes are counted in offsets: nobody knows how many records lie between two of them.
+Then `split` cuts ranges into tasks. Sizes are counted in offsets: how many records lie between two nobody knows.
 """
 
 from __future__ import annotations
