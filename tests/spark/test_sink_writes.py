@@ -258,5 +258,6 @@ def test_two_writes_in_one_foreach_batch(
         assert committed_values(broker.bootstrap, topic) == ["0", "1", "2"]
     with pytest.raises(Exception, match="txnVersion must grow"):
         run("another")
-    assert committed_values(broker.bootstrap, first) == ["0", "0", "1", "2"]
+    again = committed_values(broker.bootstrap, first)  # which file came first is up to Spark
+    assert (len(again), set(again)) == (4, {"0", "1", "2"})
     assert committed_values(broker.bootstrap, named) == ["0", "1", "2"]
