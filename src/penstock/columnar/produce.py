@@ -56,7 +56,7 @@ class BulkProducer:
         transactional_id: str | None = None,
         transaction_timeout_ms: int | None = None,
         acks: int = ALL_REPLICAS,
-        compression: str = "lz4",
+        compression: str = "none",
         batch_bytes: int = BATCH_BYTES,
         unacknowledged_bytes_max: int = UNACKNOWLEDGED_BYTES_MAX,
     ) -> None:

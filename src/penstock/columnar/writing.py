@@ -19,7 +19,7 @@ from penstock.columnar.produce import BATCH_BYTES, BulkProducer, parse_acks
 from penstock.columnar.settings import ClientSettings
 
 BATCH_ROWS = 65_536  # of a table, at a time
-DEFAULT_COMPRESSION = "lz4"
+DEFAULT_COMPRESSION = "none"
 
 
 class Written(NamedTuple):
@@ -54,7 +54,7 @@ def write(
 
     With a `transactional_id` readers see all rows or none. Without it an error can leave some of the rows written.
     `settings` are client settings under Kafka's names, such as those of security; `compression` is that of
-    `compression.type` there, or lz4.
+    `compression.type` there, or none, as with other producers.
     """
     named = {"key": key, "value": value, "headers": headers, "partition": partition, "timestamp": timestamp}
     given = {} if bootstrap is None else {"bootstrap.servers": bootstrap}

@@ -25,7 +25,7 @@ OPTIONS = ("topic", "delivery", "txnAppId", "txnVersion")
 #: Of Spark's connector, whose sink does nothing with it either: headers are written if there is a column of them.
 WITHOUT_EFFECT = ("includeHeaders",)
 NAME_LENGTH_MAX = 200
-COMPRESSION = "lz4"
+COMPRESSION = "none"
 #: Smaller batches are a setting for single messages, brought along from elsewhere; here rows come in bulk.
 BATCH_BYTES_MIN = 16_384
 
