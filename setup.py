@@ -21,7 +21,7 @@ UNCHECKED = {"boundscheck": False, "initializedcheck": False, "wraparound": Fals
 COMPILED = run_path("src/penstock/base/compiled.py")
 MODULES = COMPILED["MODULES"]
 INCLUDED = [f"src/penstock/{stem}.pxd" for stem in COMPILED["INCLUDED"]]
-UNCHECKED_MODULES = ("wire/_records", "wire/_batch")  # they look at the bytes that remain by themselves
+UNCHECKED_MODULES = ("wire/_records", "wire/_keys", "wire/_batch")  # they look at the bytes that remain by themselves
 
 
 def extensions() -> list[Extension]:

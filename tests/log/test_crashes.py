@@ -282,7 +282,7 @@ def test_a_cut_that_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_retention_that_removes_without_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def remove_at_once(files: removal.FileCache, folder: str, base_offsets: list[int]) -> None:
         for base_offset in base_offsets:
-            removal._mark(files, f"{folder}/{base_offset:020d}")
+            removal.mark_deleted(files, f"{folder}/{base_offset:020d}")
 
     monkeypatch.setattr("penstock.log.partition_log.remove_segments", remove_at_once)
     with pytest.raises(CrashFound):
