@@ -58,6 +58,10 @@ class RemovedRecords:
     aborted: int = 0
     markers: int = 0
 
+    @property
+    def total(self) -> int:
+        return self.superseded + self.tombstones + self.without_key + self.aborted + self.markers
+
     def __str__(self) -> str:
         return (
             f"{self.superseded} superseded, {self.tombstones} tombstones, {self.aborted} of aborted transactions, "
