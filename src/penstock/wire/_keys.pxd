@@ -16,12 +16,12 @@ cdef uint64_t _WORDS
 cdef inline void _sip_hash(
     const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t length, uint64_t seed_low, uint64_t seed_high,
     uint64_t[::1] digest,
-) noexcept
+) noexcept nogil
 
 cdef inline void _hash(
     const uint8_t[::1] data, Py_ssize_t start, Py_ssize_t length, uint64_t seed_low, uint64_t seed_high,
     uint64_t[::1] digest,
-)
+) noexcept nogil
 
 @cython.final
 cdef class KeyMap:
@@ -32,12 +32,9 @@ cdef class KeyMap:
     cdef readonly int64_t entries
     cdef readonly int64_t entries_max
     cdef public int64_t latest_offset
-    cdef readonly int64_t slot_count
+    cdef readonly uint64_t slot_count
 
-    @cython.locals(
-        slots=uint64_t[::1], digest=uint64_t[::1], slot_count=uint64_t, index=Py_ssize_t, length=int64_t,
-        offset=int64_t, low=uint64_t, high=uint64_t, at=uint64_t,
-    )
+    @cython.locals(index=Py_ssize_t, length=int64_t, offset=int64_t, at=uint64_t)
     cpdef Py_ssize_t put(
         self,
         const uint8_t[::1] area,
@@ -49,12 +46,10 @@ cdef class KeyMap:
         int64_t from_offset,
     ) except -1
 
-    @cython.locals(
-        slots=uint64_t[::1], digest=uint64_t[::1], slot_count=uint64_t, low=uint64_t, high=uint64_t, at=uint64_t,
-    )
-    cpdef int64_t last_offset(self, const uint8_t[::1] area, Py_ssize_t start, Py_ssize_t length) except? -2
+    @cython.locals(low=uint64_t, high=uint64_t, at=uint64_t, end=uint64_t)
+    cdef inline uint64_t _find(self, const uint8_t[::1] area, Py_ssize_t start, Py_ssize_t length) noexcept nogil
 
-    @cython.locals(index=Py_ssize_t, offset=int64_t, is_tombstone=bint, stays=int)
+    @cython.locals(index=Py_ssize_t, offset=int64_t, last=int64_t, is_tombstone=bint, stays=int)
     cpdef select(
         self,
         const uint8_t[::1] area,

@@ -6,7 +6,8 @@ and nobody can choose keys that do without knowing the seed, which is drawn anew
 
 Records come as the columns that `_records.scan` fills. This file is plain Python. With a C compiler, Cython builds the
 same file with the types of `_keys.pxd`; indexes are then not checked by the language, and the columns are those that
-`scan` has found good.
+`scan` has found good. While C is at work the interpreter's lock is let go: these loops run in a thread beside the event
+loop, which must not wait for them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from hashlib import blake2b
 
 from penstock.base.world import Buffer
 from penstock.wire._records import Column
+
+try:
+    import cython
+except ImportError:
+    from penstock.wire import no_cython as cython
 
 ENTRY_BYTES = 24
 
@@ -83,10 +89,11 @@ def _hash(data: Buffer, start: int, length: int, seed_low: int, seed_high: int, 
     if _COMPILED:
         _sip_hash(data, start, length, seed_low, seed_high, digest)
     else:
-        seed = seed_low.to_bytes(8, "big") + seed_high.to_bytes(8, "big")
-        words = blake2b(data[start : start + length], digest_size=16, key=seed).digest()
-        digest[0] = int.from_bytes(words[:8], "big")
-        digest[1] = int.from_bytes(words[8:], "big")
+        with cython.gil:
+            seed = seed_low.to_bytes(8, "big") + seed_high.to_bytes(8, "big")
+            words = blake2b(data[start : start + length], digest_size=16, key=seed).digest()
+            digest[0] = int.from_bytes(words[:8], "big")
+            digest[1] = int.from_bytes(words[8:], "big")
 
 
 class KeyMap:
@@ -127,47 +134,37 @@ class KeyMap:
         from_offset: int,
     ) -> int:
         """Take note of the keys of records from an offset on; of how many records, fewer than all if it is full."""
-        slots = self._slots
-        digest = self._digest
-        slot_count = self.slot_count
-        for index in range(count):
-            length = key_length[index]
-            offset = base_offset + offset_delta[index]
-            if length < 0 or offset < from_offset:
-                continue
-            _hash(area, key_start[index], length, self._seed_low, self._seed_high, digest)
-            low = digest[0]
-            high = digest[1]
-            at = _WORDS * (low % slot_count)
-            while slots[at + 2] != 0 and (slots[at] != low or slots[at + 1] != high):
-                at += _WORDS
-                if at == _WORDS * slot_count:
-                    at = 0
-            if slots[at + 2] == 0:
-                if self.entries >= self.entries_max:
-                    return index
-                self.entries += 1
-                slots[at] = low
-                slots[at + 1] = high
-            slots[at + 2] = offset + 1
+        if len(key_start) < count or len(key_length) < count or len(offset_delta) < count:
+            raise ValueError(f"a column is shorter than {count} records")
+        with cython.nogil:
+            for index in range(count):
+                length = key_length[index]
+                offset = base_offset + offset_delta[index]
+                if length < 0 or offset < from_offset:
+                    continue
+                at = self._find(area, key_start[index], length)
+                if self._slots[at + 2] == 0:
+                    if self.entries >= self.entries_max:
+                        count = index
+                        break
+                    self.entries += 1
+                    self._slots[at] = self._digest[0]
+                    self._slots[at + 1] = self._digest[1]
+                self._slots[at + 2] = offset + 1
         return count
 
-    def last_offset(self, area: Buffer, start: int, length: int) -> int:
-        """Where a key was seen last, -1 if it was not."""
-        slots = self._slots
-        digest = self._digest
-        slot_count = self.slot_count
-        _hash(area, start, length, self._seed_low, self._seed_high, digest)
-        low = digest[0]
-        high = digest[1]
-        at = _WORDS * (low % slot_count)
-        while slots[at + 2] != 0:
-            if slots[at] == low and slots[at + 1] == high:
-                return slots[at + 2] - 1
+    def _find(self, area: Buffer, start: int, length: int) -> int:
+        """Where a key is in the slots, or would be."""
+        _hash(area, start, length, self._seed_low, self._seed_high, self._digest)
+        low = self._digest[0]
+        high = self._digest[1]
+        end = _WORDS * self.slot_count
+        at = _WORDS * (low % self.slot_count)
+        while self._slots[at + 2] != 0 and (self._slots[at] != low or self._slots[at + 1] != high):
             at += _WORDS
-            if at == _WORDS * slot_count:
+            if at == end:
                 at = 0
-        return -1
+        return at
 
     def select(
         self,
@@ -188,27 +185,30 @@ class KeyMap:
         a tombstone when its time is over. Added to `counts`: how many stay, how many of those are tombstones, how many
         go as superseded, as tombstones, and without a key.
         """
-        if len(kept) < count or len(counts) < 5:
+        if len(kept) < count or len(counts) < 5 or len(key_start) < count or len(value_length) < count:
             raise ValueError(f"no room for {count} records")
-        for index in range(count):
-            offset = base_offset + offset_delta[index]
-            is_tombstone = value_length[index] < 0
-            stays = 1
-            if offset <= self.latest_offset:
-                if key_length[index] < 0:
-                    stays = 0
-                    counts[4] += 1
-                elif offset < self.last_offset(area, key_start[index], key_length[index]):
-                    stays = 0
-                    counts[2] += 1
-                elif is_tombstone and not keeps_tombstones:
-                    stays = 0
-                    counts[3] += 1
-            kept[index] = stays
-            if stays:
-                counts[0] += 1
-                if is_tombstone:
-                    counts[1] += 1
+        with cython.nogil:
+            for index in range(count):
+                offset = base_offset + offset_delta[index]
+                is_tombstone = value_length[index] < 0
+                stays = 1
+                if offset <= self.latest_offset:
+                    if key_length[index] < 0:
+                        stays = 0
+                        counts[4] += 1
+                    else:
+                        last = self._slots[self._find(area, key_start[index], key_length[index]) + 2]
+                        if offset + 1 < last:
+                            stays = 0
+                            counts[2] += 1
+                        elif is_tombstone and not keeps_tombstones:
+                            stays = 0
+                            counts[3] += 1
+                kept[index] = stays
+                if stays:
+                    counts[0] += 1
+                    if is_tombstone:
+                        counts[1] += 1
 
 
 def copy_kept(out: bytearray, area: Buffer, count: int, kept: bytearray, record_end: Column) -> int:
@@ -217,16 +217,18 @@ def copy_kept(out: bytearray, area: Buffer, count: int, kept: bytearray, record_
         raise ValueError(f"no room for {count} records")
     start = 0
     position = 0
-    for index in range(count):
-        end = record_end[index]
-        if kept[index]:
-            if _COMPILED:  # a C compiler makes a block copy of this loop; a slice would cost an object
-                for at in range(end - start):
-                    out[position + at] = area[start + at]
-            else:
-                out[position : position + end - start] = area[start:end]
-            position += end - start
-        start = end
+    with cython.nogil:
+        for index in range(count):
+            end = record_end[index]
+            if kept[index]:
+                if _COMPILED:  # a C compiler makes a block copy of this loop
+                    for at in range(end - start):
+                        out[position + at] = area[start + at]
+                else:
+                    with cython.gil:
+                        out[position : position + end - start] = area[start:end]
+                position += end - start
+            start = end
     return position
 
 
