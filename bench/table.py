@@ -45,6 +45,9 @@ FIGURES = {
     "topic_made_ms": Figure("topic made, ms"),
     "reader_mb_s": Figure("the reader's MB/s"),
     "writer_requests_s": Figure("the writer's requests/s"),
+    "beside_p50_ms": Figure("p50 beside, ms"),
+    "beside_p99_ms": Figure("p99 beside, ms"),
+    "compacted_mb_s": Figure("compacted MB/s"),
 }
 
 

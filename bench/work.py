@@ -243,6 +243,10 @@ QUIET = "quiet-client"
 QUIET_TITLE = "100 requests a second of 1 KB, on disk, beside a cold reader and a writer that waits for the disk"
 QUIET_SHOWN = ("p50_ms", "p99_ms", "reader_mb_s", "writer_requests_s")
 
+COMPACTION = "compaction"
+COMPACTION_TITLE = "500 requests a second of 1 KB, on disk, before and while a log is compacted"
+COMPACTION_SHOWN = ("p50_ms", "p99_ms", "beside_p50_ms", "beside_p99_ms", "compacted_mb_s")
+
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
@@ -326,6 +330,7 @@ ROWS = [
     *((item.name, item.title, REBALANCE_SHOWN) for item in REBALANCES),
     (START, START_TITLE, START_SHOWN),
     (QUIET, QUIET_TITLE, QUIET_SHOWN),
+    (COMPACTION, COMPACTION_TITLE, COMPACTION_SHOWN),
 ]
 NAMES = [name for name, _, _ in ROWS]
 TITLES = {name: title for name, title, _ in ROWS}
