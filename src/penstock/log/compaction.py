@@ -28,6 +28,7 @@ from penstock.wire.batch import BatchHeader
 from penstock.wire.records import RecordError
 
 SLOTS_MIN = 16
+ALONE_BYTES = 64 * 1024
 
 
 class CompactionError(Exception):
@@ -228,9 +229,11 @@ class SegmentWriter:
         if segment.size_bytes + len(batch) > POSITION_MAX:
             raise CompactionError(f"{segment.log_path} would be too large")
         segment.note_batch(last_offset, max_timestamp, len(batch), self._log.config.index_interval_bytes)
+        if len(batch) >= ALONE_BYTES:  # to be joined with others would be one more copy
+            self.write()
         self._buffers.append(batch)
         self._buffered_bytes += len(batch)
-        if self._buffered_bytes >= BATCHES_CHUNK_BYTES:
+        if self._buffered_bytes >= BATCHES_CHUNK_BYTES or len(batch) >= ALONE_BYTES:
             self.write()
 
     def write(self) -> None:

@@ -122,6 +122,7 @@ class BatchFilter:
     removed: RemovedRecords = field(default_factory=RemovedRecords)
     _inside: Inside = field(default_factory=Inside)
     _kept: bytearray = field(default_factory=lambda: bytearray(COLUMNS_MIN))
+    _out: bytearray = field(default_factory=bytearray)  # used again: fresh memory is slow
 
     def apply(self, header: BatchHeader, batch: memoryview) -> tuple[int, Buffer] | None:
         """The largest timestamp and the bytes of what stays, None if nothing does. An untouched batch is returned."""
@@ -200,10 +201,11 @@ class BatchFilter:
             return self._with_horizon(header, self._kept, kept_count)
         if kept_count == count:
             return header.max_timestamp, batch
-        out = bytearray(len(inside.area))
-        size_bytes = copy_kept(out, inside.area, count, self._kept, columns.headers_end)
+        if len(self._out) < len(inside.area):
+            self._out = bytearray(len(inside.area))
+        size_bytes = copy_kept(self._out, inside.area, count, self._kept, columns.headers_end)
         max_timestamp = self._max_timestamp(header, self._kept)
-        area = memoryview(out)[:size_bytes]
+        area = memoryview(self._out)[:size_bytes]
         return max_timestamp, _sealed(header, area, kept_count, header.attributes, header.base_timestamp, max_timestamp)
 
     def _max_timestamp(self, header: BatchHeader, kept: bytearray) -> int:
