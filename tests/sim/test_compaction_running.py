@@ -21,6 +21,7 @@ from penstock.wire.messages.k08_offset_commit import (
 )
 from penstock.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
 from penstock.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from penstock.wire.records import Record, build_batch, read_records
 
@@ -135,6 +136,12 @@ def test_a_reader_sees_every_surviving_record_once(seed: int) -> None:
         assert all(sent[record.offset] == record for record in seen)
         assert {record.offset for record in left} <= set(offsets), "a surviving record was not seen"
         assert len(left) < len(sent) // 4
+        removed_bytes = site.broker.running.broker.partitions.removed_bytes
+        assert removed_bytes["compaction"] == site.partition("t").log.removed_bytes["compaction"] > 0
+        size_bytes = site.partition("t").log.size_bytes
+        await client.call(DeleteTopicsRequest(topics=[DeleteTopicsRequestTopic(name="t")], timeout_ms=10_000))
+        while removed_bytes["topic deleted"] < size_bytes:
+            await asyncio.sleep(0.1)
         newest = {record.key: record for record in sent.values()}
         assert {record.key: record for record in left} == newest
 
