@@ -251,7 +251,7 @@ class Compactor:
         logger.info(
             "%s: compacted offsets %d to %d: deleted %d of %d bytes; records deleted: %s",
             partition.name,
-            plan.segments[0].base_offset,
+            compaction.first_offset,
             compaction.cleaned_offset - 1,
             compaction.removed_bytes,
             plan.clean_bytes + plan.dirty_bytes,

@@ -61,6 +61,7 @@ class Compaction:
         self.written_bytes = 0
         self.removed_bytes = 0
         self.removed = RemovedRecords()
+        self.first_offset = plan.segments[0].base_offset if plan.segments else plan.first_dirty_offset
         self._log = log
         self._plan = plan
         self._cuts = log.cuts
@@ -116,6 +117,8 @@ class Compaction:
             removed=self.removed,
         )
         groups = grouped(segments, log.config)
+        del segments
+        plan.segments.clear()  # a segment that was exchanged is to be let go of at once, and its disk space with it
         while groups:
             group = groups.pop(0)
             self._writing = writer = SegmentWriter(log, group)
@@ -307,6 +310,8 @@ class Exchange:
                 return
             put_in_place(log.files, log.folder, new.stem, [segment.base_offset for segment in self._old[1:]])
             new.unpin()
+            del segment
+            self._old.clear()  # to close a large file that is gone takes a while: here, and not on the loop
 
     def give_back(self) -> None:
         """On the loop, right after an exchange that was undone: the log is what it was."""
