@@ -22,7 +22,7 @@ COMPILED = run_path("src/penstock/base/compiled.py")
 MODULES = COMPILED["MODULES"]
 INCLUDED = [f"src/penstock/{stem}.pxd" for stem in COMPILED["INCLUDED"]]
 # They look at the bytes that remain by themselves.
-UNCHECKED_MODULES = ("wire/_records", "wire/_batch", "columnar/_columns", "columnar/_rows")
+UNCHECKED_MODULES = ("wire/_records", "wire/_keys", "wire/_batch", "columnar/_columns", "columnar/_rows")
 
 
 def extensions() -> list[Extension]:

@@ -50,6 +50,9 @@ FIGURES = {
     "aiokafka_rows_s": Figure("aiokafka, million rows/s", 1e-6),
     "over_confluent": Figure("columns : confluent-kafka"),
     "over_aiokafka": Figure("columns : aiokafka"),
+    "beside_p50_ms": Figure("p50 beside, ms"),
+    "beside_p99_ms": Figure("p99 beside, ms"),
+    "compacted_mb_s": Figure("compacted MB/s"),
 }
 
 

@@ -249,6 +249,10 @@ QUIET = "quiet-client"
 QUIET_TITLE = "100 requests a second of 1 KB, on disk, beside a cold reader and a writer that waits for the disk"
 QUIET_SHOWN = ("p50_ms", "p99_ms", "reader_mb_s", "writer_requests_s")
 
+COMPACTION = "compaction"
+COMPACTION_TITLE = "500 requests a second of 1 KB, on disk, before and while a log is compacted"
+COMPACTION_SHOWN = ("p50_ms", "p99_ms", "beside_p50_ms", "beside_p99_ms", "compacted_mb_s")
+
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
@@ -344,6 +348,7 @@ ROWS = [
     (QUIET, QUIET_TITLE, QUIET_SHOWN),
     (COLUMNS_READ, COLUMNS_READ_TITLE, COLUMNS_READ_SHOWN),
     (COLUMNS_WRITE, COLUMNS_WRITE_TITLE, COLUMNS_WRITE_SHOWN),
+    (COMPACTION, COMPACTION_TITLE, COMPACTION_SHOWN),
 ]
 NAMES = [name for name, _, _ in ROWS]
 TITLES = {name: title for name, title, _ in ROWS}

@@ -402,9 +402,9 @@ def test_the_reference_pages_are_up_to_date() -> None:
 
 
 def test_a_setting_whose_effect_is_still_to_come_gives_a_warning() -> None:
-    settings = load_broker_settings({"log.cleaner.threads": "2", "log.retention.ms": "1000"})
+    settings = load_broker_settings({"quota.window.num": "2", "log.retention.ms": "1000"})
     assert [warning for warning in settings.warnings if "no effect yet" in warning] == [
-        "log.cleaner.threads has no effect yet: compaction is not in this release"
+        "quota.window.num has no effect yet: quotas are not in this release"
     ]
 
 

@@ -11,9 +11,10 @@ from penstock.base.identifiers import TopicPartition
 from penstock.broker.log_copy import copy_batches, cut_copy
 from penstock.log.config import LogConfig
 from penstock.log.partition_log import PartitionLog
-from penstock.testing.log_machine import FixedClock
+from penstock.testing.log_compaction import compact
+from penstock.testing.log_machine import FixedClock, read_all
 from penstock.testing.sim_disk import SimDisk
-from penstock.wire.batch import each_batch
+from penstock.wire.batch import each_batch, read_header
 from penstock.wire.records import Record, build_batch
 
 PARTITION = TopicPartition("t", 0)
@@ -127,3 +128,20 @@ def test_whatever_happens_the_copy_becomes_level(steps: list[tuple[str, int] | t
         else:
             log.truncate_fully_and_start_at(number)
     logs.check_level()
+
+
+def test_a_compacted_log_is_copied_with_its_gaps() -> None:
+    logs = Logs()
+    for number in range(30):
+        records = [Record(n, number, b"key %d" % (number % 3), b"x" * 90) for n in range(2)]
+        batch = memoryview(bytearray(build_batch(records)))
+        logs.log.append_as_leader(batch, read_header(batch), 0, number)
+    logs.log.roll(1)
+    logs.log.flush()
+    compact(logs.log, 1)
+    before = read_all(logs.log)
+    assert len(before) == 3
+    while copy_batches(logs.log, logs.copy, 200):
+        pass
+    assert read_all(logs.copy) == before
+    assert logs.copy.end_offset == logs.log.end_offset

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.log import loading, removal, segment
+from penstock.log.config import DAY_MS
 from penstock.log.flush import FlushPlan
 from penstock.testing.crashes import CrashEnumerator, CrashFound
 from penstock.testing.log_machine import LogMachine
@@ -142,6 +143,69 @@ def transactions(machine: LogMachine) -> None:
     machine.flush()
 
 
+def compact(machine: LogMachine) -> None:
+    append_and_roll(machine)
+    machine.roll()
+    machine.flush()
+    machine.checkpoint()
+    machine.compact()
+    machine.checkpoint()
+    for number in range(10):
+        machine.append(1 + number % 3, 50, producer=number % 3)
+    machine.roll()
+    machine.flush()
+    machine.new_epoch()
+    machine.append(2, producer=1)
+    machine.compact(map_bytes=200)
+    machine.append(3)
+    machine.compact(map_bytes=200)
+    machine.kill()
+    machine.pass_time(2 * DAY_MS)
+    machine.append()
+    machine.roll()
+    machine.append(2, producer=0)
+    machine.flush()
+    machine.compact()
+    machine.delete_records(12)
+    machine.restart()
+    machine.truncate(machine.log.end_offset - 8)
+    machine.new_epoch()
+    machine.append(2)
+    machine.roll()
+    machine.flush()
+    machine.compact()
+    machine.append()
+
+
+def compact_transactions(machine: LogMachine) -> None:
+    for number in range(16):
+        machine.append(1 + number % 2, 50, producer=number % 3, transactional=True)
+        if number % 3 == 2:
+            machine.end_transaction(number // 3 % 3, is_commit=number % 2 == 0)
+    machine.roll()
+    machine.flush()
+    machine.compact()
+    machine.append(2, 40, producer=1)
+    for producer in range(3):
+        machine.end_transaction(producer, is_commit=producer == 1)
+    machine.roll()
+    machine.append(1, producer=0)
+    machine.flush()
+    machine.compact()
+    machine.pass_time(2 * DAY_MS)
+    machine.append(2, producer=2)
+    machine.roll()
+    machine.flush()
+    machine.compact()
+    machine.restart()
+    machine.pass_time(2 * DAY_MS)
+    machine.append(2, producer=2, transactional=True)
+    machine.roll()
+    machine.flush()
+    machine.compact()
+    machine.append()
+
+
 def cut_and_go_on(machine: LogMachine) -> None:
     for _ in range(4):
         machine.append()
@@ -166,6 +230,8 @@ WORKLOADS: list[Workload] = [
     restart,
     delete_and_make_again,
     transactions,
+    compact,
+    compact_transactions,
 ]
 
 
@@ -189,8 +255,10 @@ def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
                 "delete",
                 "retain",
                 "full",
+                "compact",
+                "time",
             ],
-            [20, 10, 5, 5, 4, 5, 3, 3, 3, 2, 2, 2, 2, 1],
+            [20, 10, 5, 5, 4, 5, 3, 3, 3, 2, 2, 2, 2, 1, 4, 1],
         )[0]
         if kind == "append":
             machine.append(chance.randrange(1, 4), chance.randrange(120), chance.choice([None, 0, 1, 2]))
@@ -210,6 +278,10 @@ def anything(machine: LogMachine, chance: random.Random, steps: int) -> None:
             machine.delete_records(chance.randrange(start + 1, end + 1))
         elif kind == "retain":
             machine.retain(chance.randrange(2000))
+        elif kind == "compact":
+            machine.compact(chance.choice([100, 300, 1 << 16]))
+        elif kind == "time":
+            machine.pass_time(chance.randrange(2 * DAY_MS))
         elif kind in ("flush", "flush_closed", "checkpoint", "roll", "restart", "kill"):
             getattr(machine, kind)()
 
@@ -282,7 +354,7 @@ def test_a_cut_that_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_retention_that_removes_without_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def remove_at_once(files: removal.FileCache, folder: str, base_offsets: list[int]) -> None:
         for base_offset in base_offsets:
-            removal._mark(files, f"{folder}/{base_offset:020d}")
+            removal.mark_deleted(files, f"{folder}/{base_offset:020d}")
 
     monkeypatch.setattr("penstock.log.partition_log.remove_segments", remove_at_once)
     with pytest.raises(CrashFound):

@@ -201,7 +201,7 @@ def test_our_log_opens_what_kafka_wrote(kafka_folder: dict[str, Any], state: str
         assert len(log.aborted_transactions(0, log.end_offset)) == 1
         assert len(log.producers) == len(CODECS) + 1
         found = log.read(0, 1 << 20, end_offset=log.end_offset)
-        assert log.verify(found) is None
+        assert found.verify() is None
     directory.close()
     for folder in partition_folders(RealDisk(), str(path)):
         if "events" in folder:

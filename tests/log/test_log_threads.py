@@ -73,7 +73,7 @@ def test_an_append_while_a_search_by_time_builds_indexes_anew(bench: Any, monkey
             meanwhile(monkeypatch, lambda: bench.append(log))
         take_note(segment, *args)
 
-    monkeypatch.setattr("penstock.log.partition_log.note_headers", interrupted)
+    monkeypatch.setattr("penstock.log.loading.note_headers", interrupted)
     log.offset_for_timestamp(bench.clock.now_ms, end_offset=log.end_offset)
     bench.append(log)
     assert offsets_in(log) == list(range(12))

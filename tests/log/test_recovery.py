@@ -146,7 +146,7 @@ def test_rot_below_the_recovery_point_is_not_cut_and_not_served(bench: Any) -> N
     assert again.end_offset == log.end_offset and again.recovery.cut_bytes == 0
     found = again.read(0, 400, end_offset=again.end_offset)
     assert found.unverified
-    problem = again.verify(found)
+    problem = found.verify()
     assert problem is not None and f"at {len(batches[0].content)}" in problem
     assert again.read(0, 400, end_offset=again.end_offset).unverified
 
@@ -155,7 +155,7 @@ def test_a_range_is_checked_once_and_own_appends_never(bench: Any) -> None:
     filled(bench)
     log = bench.open(CONFIG)
     found = log.read(0, 400, end_offset=log.end_offset)
-    assert found.unverified and log.verify(found) is None
+    assert found.unverified and found.verify() is None
     assert not log.read(0, 400, end_offset=log.end_offset).unverified
     bench.append(log)
     assert not log.read(log.end_offset - 1, 400, end_offset=log.end_offset).unverified

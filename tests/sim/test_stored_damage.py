@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from penstock.base.errors import ApiError, Error
-from penstock.log.partition_log import PartitionLog
+from penstock.log.ranges import LogRange
 from penstock.testing.history import body_of
 from penstock.testing.sim_broker import DATA, PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of, batches_of
@@ -150,13 +150,13 @@ def test_a_file_that_cannot_be_read_is_an_error_of_its_partition(bench: Bench) -
 def test_a_fetch_that_fails_by_our_fault_ends_its_connection(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_log: PartitionLog, _found: object) -> str:
+    def fail(_found: LogRange) -> str:
         raise RuntimeError("a bug")
 
     async def drive() -> None:
         await bench.broker.stop()
         await bench.broker.start()
-        monkeypatch.setattr(PartitionLog, "verify", fail)
+        monkeypatch.setattr(LogRange, "verify", fail)
         with pytest.raises(OSError):
             await (await bench.connect()).fetch("t", 0, 0)
         assert "a fetch failed" in caplog.text

@@ -19,6 +19,7 @@ MODULES = (
     "base/_real_poll",
     "wire/_batch",
     "wire/_records",
+    "wire/_keys",
     "log/_append",
     "broker/_exchange",
     "broker/_produce_again",

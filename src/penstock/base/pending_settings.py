@@ -10,7 +10,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _SYSTEM = "the operating system sizes the buffers of connections between brokers"
-_COMPACTION = "compaction is not in this release"
 _QUOTAS = "quotas are not in this release"
 _SECURITY = "this release has plain listeners only"
 
@@ -19,7 +18,6 @@ PENDING_SETTINGS = MappingProxyType(
         "request.timeout.ms": "each kind of request between brokers has a time of its own",
         "replica.socket.receive.buffer.bytes": _SYSTEM,
         "alter.log.dirs.": "moves between log directories are paced evenly, without windows of time",
-        "log.cleaner.": _COMPACTION,
         "quota.": _QUOTAS,
         "controller.quota.": _QUOTAS,
         "max.connection.creation.rate": _QUOTAS,

@@ -14,7 +14,7 @@ from penstock.base._real_ends import FileEnd
 
 T = TypeVar("T")
 
-POOL_THREADS = {"sync": 4, "read": 4, "delete": 1}
+POOL_THREADS = {"sync": 4, "read": 4, "delete": 1, "compact": 4}
 PROBE_STRIDE_BYTES = 128 * 1024  # read-ahead works in pieces of this size: one probe tells of one piece
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _PROBE = (bytearray(1),)  # what a probe reads; nobody looks at it
@@ -139,6 +139,9 @@ class RealDisk:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def free_bytes(self, path: str) -> int:
         usage = os.statvfs(path)

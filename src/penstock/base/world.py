@@ -127,6 +127,10 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Let a file look as old as another one. A crash may take it back."""
+        ...
+
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int: ...
@@ -136,7 +140,7 @@ class Disk(Protocol):
         ...
 
     def run(self, pool: str, work: Callable[[], T]) -> Awaitable[T]:
-        """Run blocking work beside the event loop, in the named pool: "sync", "read" or "delete"."""
+        """Run blocking work beside the event loop, in the named pool: "sync", "read", "delete" or "compact"."""
         ...
 
 

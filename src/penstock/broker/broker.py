@@ -13,6 +13,7 @@ from penstock.base.settings import Settings, SettingsError, Source
 from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
 from penstock.broker.cluster_view import ClusterView
+from penstock.broker.compactor import Compactor
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.doubts import Doubts
@@ -68,6 +69,7 @@ class Broker:
     isr_changes: IsrChanges
     failed_replicas: FailedReplicas
     replica_moves: ReplicaMoves
+    compactor: Compactor
     duties: ControllerDuties
     followers: Followers
     doubts: Doubts

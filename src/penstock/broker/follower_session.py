@@ -196,7 +196,7 @@ class NamedPartition:
         """In a thread: bring the next range into memory and check it; ApiError if it is bad."""
         log = self.partition.log
         found = log.read(self.fetch_offset, self.max_bytes, end_offset=log.end_offset)
-        problem = log.verify(found) if found.unverified else None
+        problem = found.verify() if found.unverified else None
         if problem is not None:
             logger.error("%s: a stored range is bad and is not replicated: %s", self.partition.name, problem)
             raise ApiError(Error.KAFKA_STORAGE_ERROR, problem)

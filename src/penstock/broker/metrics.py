@@ -15,7 +15,7 @@ from penstock.broker.http_metrics import HttpMetrics
 from penstock.broker.metrics_cluster import CLUSTER, MEMBER
 from penstock.broker.metrics_format import Section, line
 from penstock.broker.metrics_groups import GROUPS
-from penstock.broker.metrics_partitions import DISKS, PARTITIONS, TOTALS
+from penstock.broker.metrics_partitions import COMPACTION, DISKS, PARTITIONS, TOTALS
 from penstock.broker.metrics_process import PROCESS
 from penstock.broker.metrics_requests import CONNECTIONS, REQUESTS
 from penstock.broker.metrics_scrape import Metered, Scrape
@@ -29,6 +29,7 @@ SECTIONS: tuple[Section[Scrape], ...] = (
     PARTITIONS,
     GROUPS,
     TOTALS,
+    COMPACTION,
     DISKS,
     PROCESS,
 )

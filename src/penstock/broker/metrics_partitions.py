@@ -30,6 +30,18 @@ def _follower_lags(scrape: Scrape) -> Iterable[Sample]:
             yield f'{tags[:-1]},follower="{follower_id}"}}', max(0, lag)
 
 
+def _removed(scrape: Scrape) -> Iterable[Sample]:
+    for tags, partition in scrape.partitions:
+        for reason, size_bytes in sorted(partition.log.removed_bytes.items()):
+            yield f'{tags[:-1]},reason="{reason}"}}', size_bytes
+
+
+def _cleaned(scrape: Scrape) -> Iterable[Sample]:
+    for tags, partition in scrape.partitions:
+        if partition.log.config.compacts:
+            yield tags, partition.log.cleaned_offset
+
+
 def _directories(read: Callable[[LogDirectory], Number]) -> Callable[[Scrape], Iterable[Sample]]:
     def samples(scrape: Scrape) -> Iterable[Sample]:
         for directory in scrape.broker.partitions.directories:
@@ -57,6 +69,12 @@ TOTALS: Section[Scrape] = Section("Replicas on this broker, together", "These co
            lambda scrape: [("", scrape.held.under_min_isr)]),
     Family("penstock_log_size_bytes", Kind.GAUGE, "Bytes in the logs of all replicas here.",
            lambda scrape: [("", scrape.held.size_bytes)]),
+    Family("penstock_removed_bytes_total", Kind.COUNTER,
+           "Bytes that went from the logs of this broker, by the reason: time, size and start offset (retention), "
+           "compaction, topic deleted, replica moved (to another broker).",
+           lambda scrape: [(labels(reason=reason), size_bytes)
+                           for reason, size_bytes in sorted(scrape.broker.partitions.removed_bytes.items())],
+           ("reason",)),
     Family("penstock_metrics_omitted", Kind.GAUGE,
            "Partitions, groups and offsets of groups that get no series of their own, because there are more than "
            "metrics.series.max.",
@@ -92,6 +110,12 @@ counters begin at zero when the broker starts.""", (
            _held(lambda partition: partition.log.replicated_bytes), _OF_PARTITION),
     Family("penstock_partition_fetched_bytes_total", Kind.COUNTER, "Bytes given to consumers.",
            _held(lambda partition: partition.log.fetched_bytes), _OF_PARTITION),
+    Family("penstock_partition_removed_bytes_total", Kind.COUNTER,
+           "Bytes that went from the log, by the reason: time, size and start offset (retention), compaction.",
+           _removed, (*_OF_PARTITION, "reason")),
+    Family("penstock_partition_cleaned_offset", Kind.GAUGE,
+           "The offset up to which the log is compacted; of topics that are.",
+           _cleaned, _OF_PARTITION),
     Family("penstock_partition_replicas", Kind.GAUGE, "Replicas of the partition; from its leader.",
            _led(lambda _, leader: len(leader.membership.replicas)), _OF_PARTITION),
     Family("penstock_partition_in_sync_replicas", Kind.GAUGE, "Replicas in sync; from the leader.",
@@ -108,6 +132,30 @@ counters begin at zero when the broker starts.""", (
     Family("penstock_partition_follower_lag", Kind.GAUGE,
            "Offsets that a follower has not fetched yet, by its last fetch; from the leader.",
            _follower_lags, (*_OF_PARTITION, "follower")),
+))
+
+COMPACTION: Section[Scrape] = Section("Compaction", "Of all logs with `cleanup.policy=compact` on this broker.", (
+    Family("penstock_compaction_rounds_total", Kind.COUNTER, "Logs that were compacted, each time one was.",
+           lambda scrape: [("", scrape.broker.compactor.counts.rounds)]),
+    Family("penstock_compaction_failed_rounds_total", Kind.COUNTER,
+           "Rounds that could not be completed: for lack of space, or because of a damaged log or disk.",
+           lambda scrape: [("", scrape.broker.compactor.counts.failed_rounds)]),
+    Family("penstock_compaction_read_bytes_total", Kind.COUNTER, "Bytes read.",
+           lambda scrape: [("", scrape.broker.compactor.counts.read_bytes)]),
+    Family("penstock_compaction_written_bytes_total", Kind.COUNTER, "Bytes written anew.",
+           lambda scrape: [("", scrape.broker.compactor.counts.written_bytes)]),
+    Family("penstock_compaction_removed_records_total", Kind.COUNTER, "Records that went.",
+           lambda scrape: [("", scrape.broker.compactor.counts.removed_records)]),
+    Family("penstock_compaction_running", Kind.GAUGE, "Rounds under way.",
+           lambda scrape: [("", scrape.broker.compactor.running)]),
+    Family("penstock_compaction_due", Kind.GAUGE, "Logs that are dirty enough to be compacted, at the last look.",
+           lambda scrape: [("", scrape.broker.compactor.counts.due)]),
+    Family("penstock_compaction_dirtiest_ratio", Kind.GAUGE,
+           "The dirty part of the dirtiest log that is not being compacted, at the last look.",
+           lambda scrape: [("", scrape.broker.compactor.counts.dirtiest_ratio)]),
+    Family("penstock_compaction_left_alone", Kind.GAUGE,
+           "Logs that are damaged, and not compacted until a restart.",
+           lambda scrape: [("", len(scrape.broker.compactor.left_alone))]),
 ))
 
 DISKS: Section[Scrape] = Section("Log directories", "By their path.", (

@@ -68,6 +68,7 @@ class Partition:
         "_writable_waits",
         "config",
         "epoch",
+        "exchange",
         "fetch_waits",
         "follower_waits",
         "is_gone",
@@ -112,6 +113,7 @@ class Partition:
         self.takes_writes = True  # False while the disk is nearly full, and for ever once the partition is gone
         self.is_syncing = False
         self.is_reworking = False  # the log is being cut: its end moves in another thread
+        self.exchange: asyncio.Future[None] | None = None  # of closed segments: appends and syncs go on meanwhile
         self.config = config
         self.is_gone = False
         self.takes_at_once = self._would_take_at_once  # a batch can be appended as it is, now, and counts at once
@@ -306,8 +308,8 @@ class Partition:
                 wait.on_change()
 
     def begin_rework(self, work: Callable[[], None]) -> asyncio.Future[None] | None:
-        """Begin to change what is stored, beside the loop, until `end_rework`; None while a sync is under way."""
-        if self.is_syncing or self._plan is not None:
+        """Begin to change what is stored, beside the loop, until `end_rework`; None while somebody else is at it."""
+        if self.is_syncing or self._plan is not None or self.exchange is not None:
             return None
         self.is_syncing = self.is_reworking = True
         self.takes_at_once = False
@@ -429,10 +431,7 @@ class Partition:
         self._writable_waits.append(callback)
 
     async def in_turn(self, work: Callable[[], T]) -> T:
-        """Do something to the log when no sync is under way, in turn with all who wait for that.
-
-        Whoever is woken by a future instead finds, where others always have something to append, the next sync begun.
-        """
+        """Do something to the log when no sync is under way, in turn with all who wait for that; see `reworking.py`."""
         if not self.is_syncing:
             return work()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -557,8 +556,9 @@ class Partition:
 
     async def sync_is_over(self) -> None:
         """Wait until no thread works on the log's files."""
-        if self._sync is not None and not self._sync.done():
-            await asyncio.wait([self._sync])
+        for work in (self._sync, self.exchange):
+            if work is not None and not work.done():
+                await asyncio.wait([work])
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -47,9 +47,12 @@ def partition_config(topic: TopicSettings, broker: Settings) -> PartitionConfig:
 
 
 def _log_config(topic: TopicSettings, broker: Settings) -> LogConfig:
+    segment_ms = topic.integer("segment.ms")
+    if "compact" in topic.list("cleanup.policy"):  # only closed segments are compacted
+        segment_ms = min(segment_ms, topic.integer("max.compaction.lag.ms"))
     return LogConfig(
         segment_bytes=topic.integer("segment.bytes"),
-        segment_ms=topic.integer("segment.ms"),
+        segment_ms=segment_ms,
         segment_jitter_ms=topic.integer("segment.jitter.ms"),
         index_interval_bytes=topic.integer("index.interval.bytes"),
         index_size_bytes_max=topic.integer("segment.index.bytes"),

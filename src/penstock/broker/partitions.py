@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from uuid import UUID
@@ -54,6 +55,7 @@ class Partitions:
         self.preferred: dict[TopicPartition, LogDirectory] = {}
         """Where partitions go that are not here yet, if somebody has said so."""
         self._following = asyncio.Lock()
+        self.removed_bytes: Counter[str] = Counter()  # of all partitions that are or were here, by the reason
         self.without_room: frozenset[str] = frozenset()
         """Topics of which some partition could not be opened for lack of space: to be followed again."""
         # folders that are not open: after a failure a deleted partition may lie beside a living one of its name
@@ -310,6 +312,7 @@ class Partitions:
             await partition.sync_is_over()
             directory = self._directory_of.pop(partition.name)
             if directory.offline is None:
+                self._note_dropped(partition, error)
                 await self._world.disk.run("delete", partial(directory.delete_partition, partition.name))
             else:
                 self._stored.setdefault(partition.name, {})[directory] = partition.topic_id
@@ -317,6 +320,19 @@ class Partitions:
                 if self._stored[partition.name][source] == partition.topic_id:  # it was moved, and just now
                     self._forget_stored(partition.name, source)
                     await self._world.disk.run("delete", partial(source.delete_stored, partition.name))
+
+    def _note_dropped(self, partition: Partition, error: Error) -> None:
+        log = partition.log
+        reason = "topic deleted" if error is Error.UNKNOWN_TOPIC_OR_PARTITION else "replica moved"
+        self.removed_bytes[reason] += log.size_bytes
+        logger.info(
+            "%s: deleted offsets %d to %d (%d bytes): %s",
+            partition.name,
+            log.start_offset,
+            log.end_offset - 1,
+            log.size_bytes,
+            reason,
+        )
 
     async def remove_leftovers(self, name: str, topic_id: UUID) -> bool:
         """Remove folders of a deleted topic that a stop or a failure has left; whether nothing of it is here any more.
@@ -412,7 +428,7 @@ class Partitions:
     async def apply_retention(self, partition: Partition) -> list[DeletedSegment]:
         """Delete the segments of one partition that are due."""
         log = partition.log
-        if partition.is_gone or partition.is_syncing:
+        if partition.is_gone or partition.is_syncing or partition.exchange is not None:
             return []
         start_offset = log.start_offset
         try:
@@ -435,6 +451,7 @@ class Partitions:
         if log.start_offset != start_offset:
             partition.log_start_moved()
         for segment in deleted:
+            self.removed_bytes[segment.reason] += segment.size_bytes
             logger.info(
                 "%s: deleted offsets %d to %d (%d bytes) by %s",
                 partition.name,

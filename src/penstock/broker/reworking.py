@@ -38,7 +38,9 @@ async def rework(
             begun.set_exception(error)
             return
         working = partition.begin_rework(work)
-        if working is None:
+        if working is None and partition.exchange is not None:
+            partition.exchange.add_done_callback(lambda _: begin())
+        elif working is None:
             partition.when_writable(begin)
         else:
             working.add_done_callback(ended)

@@ -23,6 +23,7 @@ from penstock.broker.api_table import serve_all
 from penstock.broker.background import Background
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import ClusterView, ViewChange
+from penstock.broker.compactor import Compactor
 from penstock.broker.connection import Intake
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
@@ -167,6 +168,7 @@ async def start_broker(
         isr_changes=IsrChanges(world, view, partitions, membership, peers, role, settings),
         failed_replicas=FailedReplicas(world.clock, view, partitions, membership, peers, role, settings),
         replica_moves=ReplicaMoves(world, view, partitions, lambda: broker.settings),
+        compactor=Compactor(world, partitions, lambda: broker.settings),
         duties=ControllerDuties(view, role, lambda: broker.settings),
         followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
         doubts=Doubts(world.clock, view),
@@ -240,6 +242,7 @@ async def _serve(
         await _stop_following(broker)
         raise
     broker.replica_moves.start()
+    broker.compactor.start()
     server.open()
     metrics.is_healthy = True
     running = RunningBroker(broker, server, dispatcher, listeners, Maintenance(broker), background, metrics)
@@ -257,6 +260,7 @@ async def _serve(
 
 async def _stop_following(broker: Broker) -> None:
     await broker.followers.stop()
+    await broker.compactor.stop()
     await broker.replica_moves.stop()
     await broker.duties.stop()
     await broker.failed_replicas.stop()

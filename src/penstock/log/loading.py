@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from penstock.base.world import Clock, File, write_file_durably
 from penstock.log import names
 from penstock.log.checkpoints import DamagedCheckpoint, encode_epochs, read_epochs
+from penstock.log.compaction_swap import complete_swaps
 from penstock.log.config import LogConfig
 from penstock.log.epochs import LeaderEpochs
 from penstock.log.file_cache import FileCache
@@ -56,6 +57,7 @@ class LoadedLog:
     producers: ProducerStates
     start_offset: int
     recovery_point: int
+    cleaned_offset: int
     report: RecoveryReport
     unsynced: list[str]
 
@@ -73,6 +75,7 @@ class Loader:
         clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        cleaned_offset: int = 0,
     ) -> None:
         self._files = files
         self._disk = files.disk
@@ -81,6 +84,7 @@ class Loader:
         self._config = config
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
+        self._cleaned_offset = cleaned_offset
         self._report = RecoveryReport(was_clean=clean)
         self._segments: list[Segment] = []
         self._snapshots: list[int] = []
@@ -90,6 +94,7 @@ class Loader:
 
     def load(self) -> LoadedLog:
         """Open, recover where needed, and return the parts."""
+        complete_swaps(self._files, self._folder)
         present = self._remove_leftovers(self._disk.list_dir(self._folder))
         self._find_segments(present)
         suspects_from = self._load_clean_tail() if self._report.was_clean else self._first_suspect()
@@ -112,6 +117,7 @@ class Loader:
             producers=self._producers,
             start_offset=start_offset,
             recovery_point=recovery_point,
+            cleaned_offset=min(self._cleaned_offset, end_offset),
             report=self._report,
             unsynced=self._unsynced,
         )
@@ -122,7 +128,7 @@ class Loader:
         """Remove what an interrupted delete or write left."""
         kept = []
         for name in present:
-            if name.endswith((names.DELETED, names.CLEANED, names.TEMPORARY)):
+            if name.endswith((names.DELETED, names.TEMPORARY)):
                 self._disk.remove(f"{self._folder}/{name}")
             else:
                 kept.append(name)
@@ -230,9 +236,12 @@ class Loader:
         self._finish_recovered(first)
 
     def _goes_on(self, index: int) -> bool:
-        """Whether a segment begins where the one before it ended; a hole is fine only where everything was synced."""
+        """Whether a segment begins where the one before it ended; a hole is fine only where everything was synced,
+        or compacted.
+        """
         end_offset, base_offset = self._segments[index - 1].next_offset, self._segments[index].base_offset
-        if base_offset == end_offset or end_offset < base_offset <= self._recovery_point:
+        whole_to = max(self._recovery_point, self._cleaned_offset)
+        if base_offset == end_offset or end_offset < base_offset <= whole_to:
             return True
         self._note_cut(end_offset, f"the next segment begins at {base_offset}")
         return False
@@ -439,6 +448,16 @@ def rebuild_indexes(segment: Segment, interval_bytes: int) -> None:
         note_headers(segment, segment.open_file(), size_bytes, interval_bytes)
     finally:
         segment.size_bytes = size_bytes
+
+
+def rebuild_beside(files: FileCache, folder: str, segment: Segment, interval_bytes: int, *, is_growing: bool) -> None:
+    """The same while the segment is in use: it goes on with the new indexes once they are built."""
+    built = Segment(files, folder, segment.base_offset, created_ms=segment.created_ms, fresh=True)
+    built.hold_indexes(True)
+    try:
+        note_headers(built, segment.open_file(), segment.size_bytes, interval_bytes)
+    finally:
+        segment.take_indexes(built, is_growing=is_growing)
 
 
 def note_headers(segment: Segment, file: File, size_bytes: int, interval_bytes: int) -> None:

@@ -1,9 +1,9 @@
 """One log directory: the folders of its partitions, the checkpoints they share, and whose it is.
 
 Opening takes the lock, checks the owner, reads the checkpoints and takes away the mark of a clean stop, so that only a
-clean stop leaves one again. The checkpoints say where recovery begins (recovery points), where logs begin (log starts)
-and how far they were committed (high watermarks). They may lag behind, which costs time; they must never run ahead,
-which would cost data: a log that is cut lowers them first.
+clean stop leaves one again. The checkpoints say where recovery begins (recovery points), where logs begin (log
+starts), how far they were committed (high watermarks) and how far they were compacted. They may lag behind, which costs
+time; they must never run ahead, which would cost data: a log that is cut lowers them first.
 
 A replica that is moved here from another directory is a *future* one until it has everything: its folder has a name of
 its own, and a clean stop closes it like the others. To be renamed is what makes it the replica; see `moved_from.py`.
@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE = "log-start-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
+CLEANED_FILE = "cleaner-offset-checkpoint"
 CLEAN_STOP_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 CLEAN_STOP_CONTENT = b'{"version":0,"brokerEpoch":-1}'
@@ -80,9 +81,11 @@ class LogDirectory:
         self._lock = lock
         self._recovery_points = self._read(RECOVERY_POINTS_FILE)  # of partitions that are not open
         self._log_starts = self._read(LOG_STARTS_FILE)
+        self._cleaned = self._read(CLEANED_FILE)
         self._in_file: dict[str, Set[TopicPartition]] = {  # whom each of the files names
             RECOVERY_POINTS_FILE: frozenset(self._recovery_points),
             LOG_STARTS_FILE: frozenset(self._log_starts),
+            CLEANED_FILE: frozenset(self._cleaned),
             HIGH_WATERMARKS_FILE: frozenset(self.high_watermarks),
         }
         self._closed_cleanly: set[TopicPartition] = set()
@@ -155,6 +158,7 @@ class LogDirectory:
             clean_shutdown=self.was_clean or is_new or topic_partition in self._closed_cleanly,
             recovery_point=self._recovery_points.get(topic_partition, 0),
             log_start_offset=self._log_starts.get(topic_partition, 0),
+            cleaned_offset=self._cleaned.get(topic_partition, 0),
             files=self.files,
             lower_recovery_point=self.write_offsets,
         )
@@ -168,6 +172,7 @@ class LogDirectory:
         del self.logs[topic_partition]
         self._recovery_points[topic_partition] = log.recovery_point
         self._log_starts[topic_partition] = log.start_offset
+        self._cleaned[topic_partition] = log.cleaned_offset
         if log.failure is None:
             self._closed_cleanly.add(topic_partition)
         else:
@@ -240,6 +245,7 @@ class LogDirectory:
         log.close()
         self._recovery_points[topic_partition] = log.recovery_point
         self._log_starts[topic_partition] = log.start_offset
+        self._cleaned[topic_partition] = log.cleaned_offset
         self.high_watermarks[topic_partition] = high_watermark
         self.write_offsets()
         self.write_high_watermarks({})
@@ -275,6 +281,7 @@ class LogDirectory:
         """The files lose it with the next checkpoint: a delete needs no room, and no sync for each partition."""
         self._recovery_points.pop(topic_partition, None)
         self._log_starts.pop(topic_partition, None)
+        self._cleaned.pop(topic_partition, None)
         self.high_watermarks.pop(topic_partition, None)
         self._closed_cleanly.discard(topic_partition)
 
@@ -299,13 +306,17 @@ class LogDirectory:
     # -- checkpoints
 
     def write_offsets(self) -> None:
-        """Write recovery points and log starts as they are now, if they have changed. Blocks; may run in any thread."""
+        """Write recovery points, log starts and how far logs are compacted, as far as they have changed. Blocks; may
+        run in any thread.
+        """
         with self._writing:
             logs = list(self.logs.items())
             points = {**self._recovery_points, **{tp: log.recovery_point for tp, log in logs}}
             starts = {**self._log_starts, **{tp: log.start_offset for tp, log in logs}}
             self._write(RECOVERY_POINTS_FILE, points)
             self._write(LOG_STARTS_FILE, {tp: offset for tp, offset in starts.items() if offset > 0})
+            cleaned = {**self._cleaned, **{tp: log.cleaned_offset for tp, log in logs}}
+            self._write(CLEANED_FILE, {tp: offset for tp, offset in cleaned.items() if offset > 0})
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write how far each log is committed; partitions that are not named keep what they had. Blocks."""

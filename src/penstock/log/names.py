@@ -14,6 +14,7 @@ TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
+SWAP = ".swap"
 TEMPORARY = ".tmp"
 
 EPOCHS_FILE = "leader-epoch-checkpoint"

@@ -9,8 +9,10 @@ that a write that fails changes nothing.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from threading import Lock
 from uuid import UUID
 from zlib import crc32
 
@@ -24,7 +26,7 @@ from penstock.log.append_checks import check_followed
 from penstock.log.config import LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.flush import FlushPlan, Unsynced, parent_of
-from penstock.log.loading import LoadedLog, Loader, note_headers, note_producer, replay
+from penstock.log.loading import LoadedLog, Loader, note_producer, rebuild_beside, replay
 from penstock.log.partition_metadata import claim_folder
 from penstock.log.producers import ProducerStates
 from penstock.log.ranges import NOTHING, LogRange, read_segment, read_segments, search_segments
@@ -49,17 +51,20 @@ class PartitionLog(LogEnd):
         "_disk",
         "_failed_writes",
         "_failure",
-        "_files",
         "_flushed_ms",
         "_generation",
         "_jitter_ms",
         "_lower_recovery_point",
         "_segments",
         "_unsynced",
+        "cleaned_offset",
+        "exchanging",
         "fetched_bytes",
+        "files",
         "folder",
         "recovery",
         "recovery_point",
+        "removed_bytes",
         "replicated_bytes",
         "start_offset",
         "topic_id",
@@ -80,7 +85,7 @@ class PartitionLog(LogEnd):
         loaded: LoadedLog,
         lower_recovery_point: Callable[[], None] | None,
     ) -> None:
-        self._files = files
+        self.files = files
         self._disk = files.disk
         self.folder = folder
         self.topic_partition = topic_partition
@@ -94,6 +99,9 @@ class PartitionLog(LogEnd):
         self.appended_bytes = self.appended_records = 0  # as a leader, since it was opened
         self.replicated_bytes = 0  # as a follower
         self.fetched_bytes = 0  # given to consumers
+        self.removed_bytes: Counter[str] = Counter()  # by the reason
+        self.cleaned_offset = loaded.cleaned_offset  # compaction has looked at what is below
+        self.exchanging = Lock()  # held while the files of segments are exchanged
         self._set_segments(loaded.segments)
         self.use_config(config)
         self._failure: str | None = None
@@ -116,6 +124,7 @@ class PartitionLog(LogEnd):
         clean_shutdown: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        cleaned_offset: int = 0,
         files: FileCache | None = None,
         lower_recovery_point: Callable[[], None] | None = None,
         folder_name: str | None = None,
@@ -136,6 +145,7 @@ class PartitionLog(LogEnd):
             clean=clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            cleaned_offset=cleaned_offset,
         ).load()
         log = cls(files, folder, topic_partition, config, topic_id, clock, loaded, lower_recovery_point)
         if is_new or not loaded.report.was_clean:
@@ -269,7 +279,7 @@ class PartitionLog(LogEnd):
         old = self._active
         if old.size_bytes == 0:
             return
-        new = Segment(self._files, self.folder, self.end_offset, created_ms=now_ms, fresh=True)
+        new = Segment(self.files, self.folder, self.end_offset, created_ms=now_ms, fresh=True)
         try:
             self._unsynced.sync_first_segment(self._disk, self.folder)
             unsynced = old.finish()
@@ -322,23 +332,16 @@ class PartitionLog(LogEnd):
 
     def _rebuild_indexes(self, segment: Segment) -> None:
         """A segment's indexes were found damaged: build them anew, beside it, for it may be growing meanwhile."""
-        built = Segment(self._files, self.folder, segment.base_offset, created_ms=segment.created_ms, fresh=True)
-        built.hold_indexes(True)
-        try:
-            note_headers(built, segment.open_file(), segment.size_bytes, self.config.index_interval_bytes)
-        finally:
-            segment.take_indexes(built, is_growing=segment is self._active)
-        if segment is not self._active:
-            self._unsynced.add(*segment.finish())
+        with self.exchanging:
+            is_growing = segment is self._active
+            rebuild_beside(self.files, self.folder, segment, self.config.index_interval_bytes, is_growing=is_growing)
+            if not is_growing and not segment.is_replaced:
+                self._unsynced.add(*segment.finish())
 
     @property
     def segments(self) -> list[Segment]:
         """The segments as they are now, oldest first."""
         return list(self._segments)
-
-    def verify(self, found: LogRange) -> str | None:
-        """What is wrong with a range, or None, which is remembered. May block; may run in another thread."""
-        return found.verify()
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundByTime | None:
         """The first record that is not older than a time. May block; may run in another thread."""
@@ -365,13 +368,9 @@ class PartitionLog(LogEnd):
 
     # -- flushing
 
-    @property
-    def unflushed_messages(self) -> int:
-        return self.end_offset - self.recovery_point
-
     def needs_flush(self, now_ms: int) -> bool:
         """Whether the policy (messages, time) asks for a flush now."""
-        unflushed = self.unflushed_messages
+        unflushed = self.end_offset - self.recovery_point
         if unflushed <= 0 or self._unsynced.is_flushing:
             return False
         return unflushed >= self.config.flush_messages or now_ms - self._flushed_ms >= self.config.flush_ms
@@ -451,6 +450,8 @@ class PartitionLog(LogEnd):
             return []
         self._segments = self._segments[len(due) :]
         self.size_bytes -= sum(deleted.size_bytes for deleted in due)
+        for deleted in due:
+            self.removed_bytes[deleted.reason] += deleted.size_bytes
         if self._segments[0].base_offset > self.start_offset:
             self.start_offset = self._segments[0].base_offset
             self.epochs.truncate_from_start(self.start_offset)
@@ -459,7 +460,24 @@ class PartitionLog(LogEnd):
     def remove_files(self, deleted: Iterable[DeletedSegment]) -> None:
         """Remove the files of segments that retention took out, oldest first. Blocks; runs in another thread."""
         self._unsynced.sync_parent(self._disk, self.folder)
-        remove_segments(self._files, self.folder, [segment.base_offset for segment in deleted])
+        remove_segments(self.files, self.folder, [segment.base_offset for segment in deleted])
+
+    # -- compacting (`compaction.py`)
+
+    def replace_segments(self, old: list[Segment], new: list[Segment]) -> bool:
+        """Go on with segments in the place of others that lie together; False if those are not all here any more."""
+        segments = self._segments
+        at = segments.index(old[0]) if old[0] in segments else 0
+        if segments[at : at + len(old)] != old:  # a segment is equal to itself alone
+            return False
+        self._segments = [*segments[:at], *new, *segments[at + len(old) :]]
+        self.size_bytes = sum(segment.size_bytes for segment in self._segments)
+        return True
+
+    def note_recovery_point(self) -> None:
+        """Make durable what `recovery_point` and `start_offset` are now. Blocks."""
+        if self._lower_recovery_point is not None:
+            self._lower_recovery_point()
 
     # -- cutting the end
 
@@ -487,7 +505,7 @@ class PartitionLog(LogEnd):
         self._prepare_cut(min(offset, self.recovery_point), offset)
         remove_snapshots_after(self._disk, self.folder, -1)  # first: none may be found beside a log without batches
         self._drop_later_segments(0)
-        segment = Segment(self._files, self.folder, offset, created_ms=self._active.created_ms, fresh=True)
+        segment = Segment(self.files, self.folder, offset, created_ms=self._active.created_ms, fresh=True)
         segment.hold_file()
         self._disk.sync_dir(self.folder)
         self._set_segments([segment])
@@ -499,22 +517,22 @@ class PartitionLog(LogEnd):
         """Make durable where the next recovery begins, before anything is cut: a crash in between completes the cut."""
         assert not self._unsynced.is_flushing, "a flush of this log is under way"
         self._generation += 1
+        self.cleaned_offset = min(self.cleaned_offset, recovery_point)
         before = self.recovery_point, self.start_offset
         if (recovery_point, start_offset) != before:
             self.recovery_point, self.start_offset = recovery_point, start_offset
-            if self._lower_recovery_point is not None:
-                try:
-                    self._lower_recovery_point()
-                except OSError as error:
-                    self.recovery_point, self.start_offset = before  # nothing is cut
-                    if isinstance(error, NoSpaceError):
-                        raise ApiError(Error.KAFKA_STORAGE_ERROR, f"no room to note a cut: {error}") from error
-                    raise
+            try:
+                self.note_recovery_point()
+            except OSError as error:
+                self.recovery_point, self.start_offset = before  # nothing is cut
+                if isinstance(error, NoSpaceError):
+                    raise ApiError(Error.KAFKA_STORAGE_ERROR, f"no room to note a cut: {error}") from error
+                raise
 
     def _drop_later_segments(self, from_index: int) -> None:
         dropped = [segment.base_offset for segment in self._segments[from_index:]]
         self._unsynced.sync_parent(self._disk, self.folder)
-        remove_segments(self._files, self.folder, reversed(dropped))
+        remove_segments(self.files, self.folder, reversed(dropped))
 
     def _forget_after_cut(self) -> None:
         """Epochs and producers become what they were at the new end."""
@@ -539,7 +557,7 @@ class PartitionLog(LogEnd):
         assert (moved.end_offset, moved.recovery_point) == (self.end_offset, self.end_offset)
         assert not self._unsynced.is_flushing
         left, start_offset = self._segments, self.start_offset
-        self._files, self.folder = moved._files, moved.folder
+        self.files, self.folder = moved.files, moved.folder
         self._lower_recovery_point, self._unsynced = moved._lower_recovery_point, moved._unsynced
         self._unsynced.epochs_differ()
         self.recovery_point = moved.recovery_point
@@ -563,7 +581,7 @@ class PartitionLog(LogEnd):
         self.flush()
         for segment in self._segments:
             segment.let_go()
-        self._files.drop_folder(self.folder)
+        self.files.drop_folder(self.folder)
 
     def delete(self, unique_hex: str) -> str:
         """Take the partition out of its log directory by renaming its folder, durably; returns the new path. Blocks.
@@ -576,6 +594,6 @@ class PartitionLog(LogEnd):
             segment.let_go()
         self.fail("the partition is deleted")
         self._disk.rename(self.folder, target)
-        self._files.drop_folder(self.folder)
+        self.files.drop_folder(self.folder)
         self._disk.sync_dir(parent)
         return target

@@ -26,7 +26,7 @@ def remove_segments(files: FileCache, folder: str, base_offsets: Iterable[int]) 
     marked: list[str] = []
     for base_offset in base_offsets:
         stem = f"{folder}/{names.offset_name(base_offset)}"
-        marked += _mark(files, stem)
+        marked += mark_deleted(files, stem)
         disk.sync_dir(folder)
         remove_if_there(disk, stem + names.TXN_INDEX)
         files.drop(stem + names.TXN_INDEX)
@@ -34,7 +34,8 @@ def remove_segments(files: FileCache, folder: str, base_offsets: Iterable[int]) 
         remove_if_there(disk, path)
 
 
-def _mark(files: FileCache, stem: str) -> list[str]:
+def mark_deleted(files: FileCache, stem: str) -> list[str]:
+    """Take the files of a segment out of the log, all but its transaction index; returns their new names."""
     marked = []
     for suffix in _MARKED_SUFFIXES:
         path = stem + suffix

@@ -42,14 +42,20 @@ def segments_to_delete(
     """The oldest segments that are due, in order; possibly all of them."""
     due: list[DeletedSegment] = []
     excess_bytes = _excess_bytes(segments, config)
+    emptied: list[Segment] = []  # by compaction: they go with the next one
     for segment in segments:
-        if segment.next_offset > high_watermark or not segment.size_bytes:
+        if segment.next_offset > high_watermark:
             break
+        if not segment.size_bytes:
+            emptied.append(segment)
+            continue
         reason = _reason(segment, config, now_ms, start_offset, excess_bytes, modified_ms)
         if reason is None:
             break
         excess_bytes -= segment.size_bytes
-        due.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size_bytes, reason))
+        for each in (*emptied, segment):
+            due.append(DeletedSegment(each.base_offset, each.next_offset, each.size_bytes, reason))
+        emptied = []
     return due
 
 

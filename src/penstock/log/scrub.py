@@ -49,7 +49,7 @@ class Scrub:
                 continue
             try:
                 found = _range_from(segment, start, size_bytes_max)
-                done = Scrubbed(found.size_bytes, self._log.verify(found))
+                done = Scrubbed(found.size_bytes, found.verify())
             except OSError as error:
                 if segment not in self._log.segments:  # retention has just taken it
                     continue

@@ -42,6 +42,7 @@ class Segment(SegmentEnd):
         "created_ms",
         "index",
         "indexes_missing",
+        "is_replaced",
         "log_path",
         "max_timestamp_known",
         "stem",
@@ -60,28 +61,42 @@ class Segment(SegmentEnd):
         created_ms: int,
         fresh: bool,
         has_txn_index: bool = False,
+        suffix: str = "",
     ) -> None:
+        """`suffix` comes after the names of the files while they are not part of the log yet."""
         super().__init__(base_offset, _no_recent(base_offset if fresh else NOT_KNOWN))
         self._files = files
         self._places: dict[
             int, int
         ] = {}  # where batches begin after which a reader was told to go on: offset → position
         self.stem = stem = f"{folder}/{base_offset:020d}"
-        self.log_path = stem + names.LOG
-        self.index = SparseIndex(files, stem + names.INDEX, OFFSET_ENTRY, fresh=fresh)
-        self.time_index = SparseIndex(files, stem + names.TIME_INDEX, TIME_ENTRY, fresh=fresh)
-        self.txn_index = TransactionIndex(files, stem + names.TXN_INDEX, exists=has_txn_index)
+        self.log_path = stem + names.LOG + suffix
+        self.index = SparseIndex(files, stem + names.INDEX + suffix, OFFSET_ENTRY, fresh=fresh)
+        self.time_index = SparseIndex(files, stem + names.TIME_INDEX + suffix, TIME_ENTRY, fresh=fresh)
+        self.txn_index = TransactionIndex(files, stem + names.TXN_INDEX + suffix, exists=has_txn_index)
         self.created_ms = created_ms
         self.max_timestamp_known = fresh
         self.verified_from = 0  # written or checked by this process: everything from this position on …
         self.verified_parts = Intervals()  # … and these parts before it
         self.indexes_missing = False
+        self.is_replaced = False  # by compaction; whoever holds it may read on, and changes nothing on the disk
 
     # -- writing
 
     def open_file(self, *, create: bool = False) -> File:
-        """The log file: the one held open, or one from the cache."""
-        return self.file if self.file is not None else self._files.get(self.log_path, create=create)
+        """The log file: the one held open, or one from the cache.
+
+        Another thread may pin it while this one looks its name up: then the pinned one counts.
+        """
+        if self.file is not None:
+            return self.file
+        try:
+            file = self._files.get(self.log_path, create=create)
+        except FileNotFoundError:
+            if self.file is None:
+                raise
+            return self.file
+        return self.file or file
 
     def has_room_for(self, size_bytes: int, last_offset: int, segment_bytes_max: int, index_bytes_max: int) -> bool:
         """Whether a batch still fits, by size, by offset and by the size of the indexes; an empty segment takes any."""
@@ -135,6 +150,28 @@ class Segment(SegmentEnd):
         if self.txn_index.write_pending():
             paths.append(self.txn_index.path)
         return paths
+
+    def replaced(self) -> None:
+        """Another segment takes over the names: keep the files that are there now, for those who still read them."""
+        self.is_replaced = True
+        self.txn_index.entries()
+        self.file = self.open_file()
+        self.pin_indexes()
+
+    def pin_indexes(self) -> None:
+        for index in (self.index, self.time_index):
+            try:
+                index.pin()
+            except FileNotFoundError:  # who looks for it builds it anew, and does not write it down
+                continue
+
+    def unpin(self) -> None:
+        """Go by the names that the files of a segment have in a log."""
+        self.log_path = self.stem + names.LOG
+        self.txn_index.path = self.stem + names.TXN_INDEX
+        self.index.unpin(self.stem + names.INDEX)
+        self.time_index.unpin(self.stem + names.TIME_INDEX)
+        self.let_go()
 
     def let_go(self) -> None:
         """Nothing is written any more: the file goes back to the cache, the recent batches are forgotten."""

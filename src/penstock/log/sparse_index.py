@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from struct import Struct
 
+from penstock.base.world import File
 from penstock.log.file_cache import FileCache
 
 OFFSET_ENTRY = Struct(">II")
@@ -35,11 +36,12 @@ class DamagedIndex(Exception):
 class SparseIndex:
     """One index file and the entries that are not in it yet."""
 
-    __slots__ = ("_entry", "_files", "_pending", "_stored", "is_held", "path")
+    __slots__ = ("_entry", "_files", "_pending", "_pinned", "_stored", "is_held", "path")
 
     def __init__(self, files: FileCache, path: str, entry: Struct, *, fresh: bool = False) -> None:
         self._files = files
         self.path = path
+        self._pinned: File | None = None
         self._entry = entry
         self._pending = _no_entries()  # replaced, never emptied: a thread that reads may hold the old pair
         self._stored: int | None = 0 if fresh else None  # entries in the file; None: not looked at yet
@@ -53,8 +55,27 @@ class SparseIndex:
         """Whether an entry can be found without waiting for the disk."""
         if not self._stored:
             return self._stored is not None
-        file = self._files.peek(self.path)
+        file = self._pinned or self._files.peek(self.path)
         return file is not None and file.is_cached(0, self._stored * self._entry.size)
+
+    def pin(self, file: File | None = None) -> None:
+        """Use this file from now on (the one that is there now if none is given), whatever its name leads to later."""
+        self._pinned = file or self._open()
+
+    def unpin(self, path: str) -> None:
+        """Go by a name again, the one that the file has now."""
+        self.path = path
+        self._pinned = None
+
+    def _open(self, *, create: bool = False) -> File:
+        """The file. Another thread may pin it while this one looks its name up: then the pinned one counts."""
+        try:
+            file = self._files.get(self.path, create=create)
+        except FileNotFoundError:
+            if self._pinned is None:
+                raise
+            return self._pinned
+        return self._pinned or file
 
     @property
     def size_bytes(self) -> int:
@@ -74,7 +95,7 @@ class SparseIndex:
     def write_pending(self) -> None:
         """Put the entries of memory into the file, which exists afterwards even when there are none."""
         stored = self._stored_count()
-        file = self._files.get(self.path, create=True)
+        file = self._pinned or self._open(create=True)
         keys, values = self._pending
         if stored == 0 and file.size() > 0:  # of an index that this one replaces
             file.truncate(0)
@@ -131,7 +152,7 @@ class SparseIndex:
         self._pending = _no_entries()
         self._stored = 0
         try:
-            file = self._files.get(self.path)
+            file = self._open()
         except FileNotFoundError:
             return
         file.truncate(0)
@@ -140,7 +161,7 @@ class SparseIndex:
         """Forget the entries after the first `count`."""
         stored = self._stored_count()
         if count < stored:
-            self._files.get(self.path).truncate(count * self._entry.size)
+            self._open().truncate(count * self._entry.size)
             self._stored = stored = count
         keys, values = self._pending
         self._pending = keys[: count - stored], values[: count - stored]
@@ -172,14 +193,14 @@ class SparseIndex:
 
     def _read_block(self, first: int, count: int) -> list[tuple[int, int]]:
         size = self._entry.size
-        raw = self._files.get(self.path).read(count * size, first * size)
+        raw = self._open().read(count * size, first * size)
         if len(raw) < count * size:
             raise DamagedIndex(f"{self.path} ends before entry {first + count - 1}")
         return list(self._entry.iter_unpack(raw))
 
     def _read(self, at: int) -> tuple[int, int]:
         size = self._entry.size
-        raw = self._files.get(self.path).read(size, at * size)
+        raw = self._open().read(size, at * size)
         if len(raw) < size:
             raise DamagedIndex(f"{self.path} ends before entry {at}")
         first, second = self._entry.unpack(raw)
@@ -192,7 +213,7 @@ class SparseIndex:
 
     def _count_in_file(self) -> int:
         try:
-            size_bytes = self._files.get(self.path).size()
+            size_bytes = self._open().size()
         except FileNotFoundError:
             raise DamagedIndex(f"{self.path} is missing") from None
         count, rest = divmod(size_bytes, self._entry.size)

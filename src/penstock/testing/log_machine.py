@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from uuid import UUID
 
 from penstock.base.identifiers import TopicPartition
+from penstock.log.compaction import Compaction, CompactionLimits
+from penstock.log.compaction_plan import plan_compaction
 from penstock.log.config import FOREVER, LogConfig
 from penstock.log.loading import note_producer
 from penstock.log.log_directory import LogDirectory
 from penstock.log.partition_log import PartitionLog
 from penstock.log.producers import ALL_STABLE, ProducerState, ProducerStates
+from penstock.log.scan import walk_batches
 from penstock.log.txn_index import AbortedTransaction
 from penstock.testing.sim_disk import SimDisk
 from penstock.wire.batch import each_batch, read_header, stamp
@@ -28,7 +32,10 @@ PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 OTHER_TOPIC_ID = UUID(int=0x77)
 CLUSTER_ID = "cluster"
+_BASE_OFFSET = attrgetter("base_offset")
 PRODUCERS = 3
+KEYS = 12
+SEED = bytes(16)
 SMALL = LogConfig(
     segment_bytes=700,
     index_interval_bytes=100,
@@ -65,6 +72,10 @@ class Expected:
     """What may and what must be found after a crash."""
 
     batches: list[Stored] = field(default_factory=list)  # in order; a prefix of them survives
+    history: list[Stored] = field(default_factory=list)  # the same, as if nothing had been compacted
+    exchanged: list[Stored] | None = None  # or a prefix of these: a segment is being exchanged …
+    leftovers: frozenset[Stored] = frozenset()  # … and some of these may be among them
+    is_compacted: bool = False
     durable_end: int = 0  # every batch below this offset survives
     start_low: int = 0  # the log begins somewhere between these two
     start_high: int = 0
@@ -100,7 +111,10 @@ class LogMachine:
         self, count: int = 1, value_bytes: int = 20, producer: int | None = None, *, transactional: bool = False
     ) -> None:
         """One batch of a few records; an idempotent one if a producer is given. In its transaction, it goes on so."""
-        records = [Record(n, self.clock.now_ms + n, b"k", self.chance.randbytes(value_bytes)) for n in range(count)]
+        records = [
+            Record(n, self.clock.now_ms + n, b"k%d" % self.chance.randrange(KEYS), self._value(value_bytes))
+            for n in range(count)
+        ]
         if producer is None:
             encoded = build_batch(records)
         else:
@@ -118,6 +132,9 @@ class LogMachine:
         appended = self.log.append_as_leader(batch, header, self.epoch, self.clock.now_ms)
         assert (appended.base_offset, appended.duplicate) == (base_offset, False)
 
+    def _value(self, size_bytes: int) -> bytes | None:
+        return self.chance.randbytes(size_bytes) if self.chance.random() < 0.8 else None
+
     def end_transaction(self, producer: int, *, is_commit: bool) -> None:
         """The marker of a producer's transaction."""
         kind = ControlType.COMMIT if is_commit else ControlType.ABORT
@@ -132,6 +149,7 @@ class LogMachine:
         stamp(batch, base_offset, self.epoch)
         last_offset = base_offset + read_header(batch).last_offset_delta
         self.expected.batches.append(Stored(base_offset, last_offset, bytes(batch)))
+        self.expected.history.append(self.expected.batches[-1])
         return base_offset
 
     def flush(self) -> None:
@@ -159,6 +177,7 @@ class LogMachine:
         self.expected.start_low = min(self.expected.start_low, end)
         self.log.truncate_to(offset)
         self.expected.batches = kept
+        self.expected.history = [stored for stored in self.expected.history if stored.last_offset < self.log.end_offset]
         self.expected.start_high = self.log.start_offset
         self._forget_sequences()
 
@@ -194,6 +213,30 @@ class LogMachine:
         self.log.remove_files(deleted)
         if deleted:
             self.expected.start_low = max(self.expected.start_low, deleted[-1].next_offset)
+
+    def pass_time(self, passed_ms: int) -> None:
+        self.clock.now_ms += passed_ms
+
+    def compact(self, map_bytes: int = 1 << 16) -> None:
+        """One round over all that is closed, synced and stable."""
+        log, expected = self.log, self.expected
+        log.producers.high_watermark_moved(log.end_offset)
+        stable = min(log.producers.first_unstable_offset, log.end_offset)
+        plan = plan_compaction(log, last_stable_offset=stable, now_ms=self.clock.now_ms)
+        compaction = Compaction(log, plan, CompactionLimits(map_bytes, 0.9, SEED), self.clock.now_ms)
+        while not compaction.is_done:
+            compaction.step(400)
+            if compaction.exchange is not None:
+                before = set(expected.batches)
+                assert compaction.exchange.adopt()
+                expected.exchanged = _read_segments(log)
+                expected.leftovers = frozenset(before.difference(expected.exchanged))
+                expected.is_compacted = True
+                compaction.exchange.run()
+                expected.batches, expected.exchanged = expected.exchanged, None
+                expected.leftovers = frozenset()
+                compaction.exchanged()
+        log.cleaned_offset = compaction.cleaned_offset
 
     def restart(self) -> None:
         """Stop cleanly and start again."""
@@ -253,8 +296,8 @@ class LogMachine:
         found = read_all(log)
         if not (self.expected.restarts_at == log.start_offset == log.end_offset and not found):
             self._compare(log, found)
-            _check_transactions(log, self.expected.batches)
-        _check_state(log, found)
+            _check_transactions(log, self.expected.history, _read_segments(log))
+        _check_state(log, found, is_compacted=self.expected.is_compacted)
         return log
 
     def _compare(self, log: PartitionLog, found: list[Stored]) -> None:
@@ -262,6 +305,9 @@ class LogMachine:
         low, high = expected.start_low, expected.start_high
         assert low <= log.start_offset <= max(low, high), f"starts at {log.start_offset}, not in {low}..{high}"
         wanted = [stored for stored in expected.batches if stored.last_offset >= log.start_offset]
+        if expected.exchanged is not None and found != wanted[: len(found)]:
+            exchanged = sorted([*expected.exchanged, *expected.leftovers.intersection(found)], key=_BASE_OFFSET)
+            wanted = [stored for stored in exchanged if stored.last_offset >= log.start_offset]
         assert found == wanted[: len(found)], "the log holds batches that were not written so"
         missing = [stored.base_offset for stored in wanted[len(found) :] if stored.last_offset < expected.durable_end]
         assert not missing, f"synced batches are lost: {missing}"
@@ -301,7 +347,17 @@ def read_all(log: PartitionLog) -> list[Stored]:
     return found
 
 
-def _check_state(log: PartitionLog, found: list[Stored]) -> None:
+def _read_segments(log: PartitionLog) -> list[Stored]:
+    """Every batch in the segments of a log, those below its start as well."""
+    return [
+        Stored(header.base_offset, header.last_offset, bytes(batch))
+        for segment in log.segments
+        if segment.size_bytes
+        for _, header, batch in walk_batches(segment.open_file(), 0, segment.size_bytes)
+    ]
+
+
+def _check_state(log: PartitionLog, found: list[Stored], *, is_compacted: bool) -> None:
     """Epochs and producers are what the batches say; every offset can be found."""
     producers = ProducerStates()
     epochs: dict[int, int] = {}
@@ -311,11 +367,20 @@ def _check_state(log: PartitionLog, found: list[Stored]) -> None:
         note_producer(producers, None, header, memoryview(stored.content))
     if not found and log.epochs.entries():  # the epoch of the records that were deleted last may be remembered
         epochs = {log.epochs.latest: log.start_offset}
-    assert dict(log.epochs.entries()) == epochs, f"epochs {log.epochs.entries()}, the batches say {epochs}"
+    if is_compacted:  # an epoch whose batches are gone may be known, or not any more
+        for stored in found:
+            if stored.base_offset >= log.start_offset:
+                assert log.epochs.epoch_of(stored.base_offset) == read_header(stored.content).leader_epoch
+    else:
+        assert dict(log.epochs.entries()) == epochs, f"epochs {log.epochs.entries()}, the batches say {epochs}"
     for state in producers:
         known = log.producers.get(state.producer_id)
         assert known is not None
-        assert known.batches[len(known.batches) - len(state.batches) :] == state.batches
+        if is_compacted:  # the newest record of the last batch may be gone, and with it its time
+            if state.batches:
+                assert (known.last_sequence, known.last_offset) == (state.last_sequence, state.last_offset)
+        else:
+            assert known.batches[len(known.batches) - len(state.batches) :] == state.batches
     if log.start_offset == 0:
         assert sorted(state.producer_id for state in log.producers) == sorted(state.producer_id for state in producers)
     for stored in found:
@@ -324,12 +389,11 @@ def _check_state(log: PartitionLog, found: list[Stored]) -> None:
             assert part.file.read(part.size_bytes, part.position) == stored.content
 
 
-def _check_transactions(log: PartitionLog, history: list[Stored]) -> None:
+def _check_transactions(log: PartitionLog, history: list[Stored], found_batches: list[Stored]) -> None:
     """Open and aborted transactions are what was written: all of it or, after a crash, at least what is not deleted."""
     written = [stored for stored in history if stored.last_offset < log.end_offset]
-    base_offset = log.segments[0].base_offset
     first_unstable, aborted = _transactions_of(written)
-    kept_unstable, kept = _transactions_of([stored for stored in written if stored.base_offset >= base_offset])
+    kept_unstable, kept = _transactions_of(found_batches)
     log.producers.high_watermark_moved(log.end_offset)
     found = log.producers.first_unstable_offset
     assert first_unstable <= found <= kept_unstable, f"open from {found} on, not {first_unstable}..{kept_unstable}"
@@ -351,6 +415,8 @@ def _transactions_of(history: list[Stored]) -> tuple[int, dict[int, AbortedTrans
         if not header.is_control:
             if header.is_transactional:
                 first_offsets.setdefault(header.producer_id, header.base_offset)
+            continue
+        if not header.record_count:
             continue
         first_offset = first_offsets.pop(header.producer_id, None)
         is_abort = read_control_record(memoryview(stored.content)).type is ControlType.ABORT

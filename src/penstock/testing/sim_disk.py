@@ -38,7 +38,7 @@ __all__ = ["Crashed", "Operation", "SimDisk", "SimFile", "SimLock"]
 
 T = TypeVar("T")
 CAPACITY_BYTES = 1 << 40
-POOLS = ("sync", "read", "delete")
+POOLS = ("sync", "read", "delete", "compact")
 
 
 class SimFile:
@@ -260,6 +260,9 @@ class SimDisk:
 
     def modified_ms(self, path: str) -> int:
         return self._node(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._node(path).modified_ms = modified_ms
 
     def free_bytes(self, path: str) -> int:
         self._node(path)

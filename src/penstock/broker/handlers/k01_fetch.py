@@ -397,7 +397,7 @@ class _Fetch:
             problem = None
             try:
                 if found.unverified:
-                    problem = partition.log.verify(found)
+                    problem = found.verify()
                 elif not found.file.is_cached(found.position, found.size_bytes):
                     found.file.read(found.size_bytes, found.position)
             except OSError as error:
