@@ -11,7 +11,7 @@ from penstock.base.identifiers import TopicPartition
 from penstock.columnar.decode import ColumnChoice
 from penstock.columnar.row_buffers import RowBuffers
 
-rows = RowBuffers(TopicPartition("töpic", 7), ColumnChoice(headers=True).schema, rows_max=10).finish()
+rows = RowBuffers(TopicPartition("töpic", 7), ColumnChoice(headers=True).schema).finish()
 assert rows.num_rows == 0 and "pyarrow" in sys.modules
 print("pandas" in sys.modules)
 """
