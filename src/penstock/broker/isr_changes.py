@@ -165,6 +165,7 @@ class IsrChanges:
             now_ms, self._lag_ms_max, self._membership.epoch, lambda broker_id: self._may_join(leader, broker_id)
         )
         if change is not None:
+            partition.takes_at_once = False  # whoever may be in sync by now counts, before it is known
             self._questions[partition] = _Question(leader, change)
             self._retry_at_s = 0.0
 

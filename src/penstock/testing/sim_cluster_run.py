@@ -173,6 +173,7 @@ class ClusterRun:
             "transaction.state.log.replication.factor": str(self.profile.replicas),
             "transaction.state.log.min.isr": str(self.profile.min_isr),
             **GROUP_SETTINGS,
+            "log.cleaner.enable": "false",  # the invariants compare replicas batch by batch; see test_compaction_*
             "log.index.size.max.bytes": "96",
             "log.index.interval.bytes": "500",
             **self.profile.settings,
