@@ -85,6 +85,7 @@ class LedPartition:
         self.name = TopicPartition("t", index)
         self.topic_id = TOPIC_ID
         self.is_gone = False
+        self.takes_at_once = len(state.isr) == 1
         self.end_offset = 10
         self.leader: Leader | None = Leader(
             LEADER,
@@ -526,3 +527,17 @@ def test_nothing_is_lost_in_any_disorder(run: Callable[..., None], seed: int) ->
         await disorder.calm_down()
 
     run(script, isr=(1, 2, 3))
+
+
+def test_a_leader_alone_answers_at_once_until_it_asks_for_another(run: Callable[..., None]) -> None:
+    """From then on the other one may be in sync, so what is written has to be there as well."""
+
+    async def script(bench: Bench) -> None:
+        bench.peers.fate = lambda: "lost"
+        assert bench.partitions[0].takes_at_once
+        bench.fetch(2, 10)
+        while not bench.asked:
+            await asyncio.sleep(0.01)
+        assert not bench.partitions[0].takes_at_once
+
+    run(script, isr=(1,))
