@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import penstock
+from penstock.cli.doctor_checks import OK, check_java
 from penstock.testing.broker_process import BrokerProcess
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -36,15 +38,30 @@ BROKER_SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 CREATE_S_MAX = 30
+FETCH_S_MAX = 600
 
 MakeTopic = Callable[..., str]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """py4j and pyspark leave sockets to the garbage collector; no fault of what is tested."""
+    java = check_java()
+    lacks_java = pytest.mark.skip(reason=f"NOT TESTED WITH SPARK: java: {java.text}; {java.advice}")
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            if java.status != OK and item.get_closest_marker("spark"):
+                item.add_marker(lacks_java)
+
+
+@pytest.fixture(scope="session")
+def connector_jars() -> str:
+    """Spark's own Kafka connector, as `spark.jars` wants it."""
+    script = PROJECT / "scripts" / "fetch-spark-connector"
+    fetched = subprocess.run([script], capture_output=True, text=True, check=False, timeout=FETCH_S_MAX)
+    if fetched.returncode:
+        pytest.skip(f"NOT TESTED BESIDE SPARK'S CONNECTOR: {fetched.stderr.strip()}")
+    return ",".join(fetched.stdout.split())
 
 
 @pytest.fixture(scope="session")

@@ -18,25 +18,22 @@ from .filled_topics import Message, fill, fill_transaction
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-FETCH_S_MAX = 600
 RUN_S_MAX = 500
 
 
-@pytest.fixture(scope="module")
-def jars() -> str:
-    script = PROJECT / "scripts" / "fetch-spark-connector"
-    fetched = subprocess.run([script], capture_output=True, text=True, check=False, timeout=FETCH_S_MAX)
-    if fetched.returncode:
-        pytest.skip(f"NOT COMPARED WITH SPARK'S CONNECTOR: {fetched.stderr.strip()}")
-    return ",".join(fetched.stdout.split())
-
-
-def test_both_find_the_same_and_one_goes_on_where_the_other_stopped(jars: str, tmp_path: Path) -> None:
+def test_both_find_the_same_and_one_goes_on_where_the_other_stopped(connector_jars: str, tmp_path: Path) -> None:
     settings = {**BROKER_SETTINGS, "auto.create.topics.enable": "true", "num.partitions": "2", "log.retention.ms": "-1"}
     with BrokerProcess(tmp_path / "data", settings=settings) as broker:
         _fill_topics(broker.bootstrap)
         done = subprocess.run(
-            [sys.executable, "-m", "tests.spark.beside_connector_program", broker.bootstrap, jars, str(tmp_path)],
+            [
+                sys.executable,
+                "-m",
+                "tests.spark.beside_connector_program",
+                broker.bootstrap,
+                connector_jars,
+                str(tmp_path),
+            ],
             capture_output=True,
             text=True,
             check=False,

@@ -14,25 +14,14 @@ from penstock.testing.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PROJECT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("connector_program.py")
-FETCH_S_MAX = 600
 RUN_S_MAX = 300
 
 
-@pytest.fixture(scope="module")
-def jars() -> str:
-    script = PROJECT / "scripts" / "fetch-spark-connector"
-    fetched = subprocess.run([script], capture_output=True, text=True, check=False, timeout=FETCH_S_MAX)
-    if fetched.returncode:
-        pytest.skip(fetched.stderr.strip())
-    return ",".join(fetched.stdout.split())
-
-
-def test_it_writes_streams_and_reads(jars: str, tmp_path: Path) -> None:
+def test_it_writes_streams_and_reads(connector_jars: str, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", settings={"num.partitions": "3"}) as broker:
         done = subprocess.run(
-            [sys.executable, PROGRAM, broker.bootstrap, jars, str(tmp_path)],
+            [sys.executable, PROGRAM, broker.bootstrap, connector_jars, str(tmp_path)],
             capture_output=True,
             text=True,
             check=False,

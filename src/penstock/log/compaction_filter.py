@@ -22,7 +22,7 @@ from penstock.base.crc import crc32c
 from penstock.base.world import Buffer
 from penstock.log.compaction_transactions import CleanedTransactions
 from penstock.wire._keys import KeyMap, copy_kept, largest_kept
-from penstock.wire._records import RECORD_OVERHEAD_MAX, encode, scan
+from penstock.wire._records import RECORD_OVERHEAD_MAX, encode
 from penstock.wire.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
@@ -88,18 +88,7 @@ class Inside:
             self._capacity = count + count // 2
             self.columns = RecordColumns.allocate(self._capacity)
         columns = self.columns
-        scan(
-            area,
-            count,
-            columns.timestamp_delta,
-            columns.offset_delta,
-            columns.key_start,
-            columns.key_length,
-            columns.value_start,
-            columns.value_length,
-            columns.headers_start,
-            columns.headers_end,
-        )
+        columns.scan(area, count)
         if count and columns.offset_delta[count - 1] > header.last_offset_delta:
             raise RecordError(f"an offset delta after the last, {header.last_offset_delta}")
 

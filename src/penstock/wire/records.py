@@ -101,6 +101,21 @@ class RecordColumns:
     def allocate(cls, count: int) -> RecordColumns:
         return cls(array("q", bytes(8 * count)), *(array("i", bytes(4 * count)) for _ in range(7)))
 
+    def scan(self, area: Buffer, count: int) -> None:
+        """Fill the first rows; RecordError unless the area holds exactly so many records."""
+        scan(
+            area,
+            count,
+            self.timestamp_delta,
+            self.offset_delta,
+            self.key_start,
+            self.key_length,
+            self.value_start,
+            self.value_length,
+            self.headers_start,
+            self.headers_end,
+        )
+
 
 class BatchOptions(TypedDict, total=False):
     """What a batch says about itself beside its records; what is left out has the value of a plain producer."""
@@ -151,18 +166,7 @@ def scan_area(area: Buffer, count: int) -> RecordColumns:
     if not 0 <= count <= len(area) // RECORD_SIZE_MIN:
         raise RecordError(f"{len(area)} bytes cannot hold {count} records")
     columns = RecordColumns.allocate(count)
-    scan(
-        area,
-        count,
-        columns.timestamp_delta,
-        columns.offset_delta,
-        columns.key_start,
-        columns.key_length,
-        columns.value_start,
-        columns.value_length,
-        columns.headers_start,
-        columns.headers_end,
-    )
+    columns.scan(area, count)
     return columns
 
 
