@@ -20,7 +20,7 @@ $(VENV)/.run: $(SOURCES_OF_BUILD)
 
 $(VENV)/.dev: $(VENV)/.run scripts/install-test-tools
 	@scripts/install-test-tools
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,pipelines]'
 	@touch $@
 
 run: $(VENV)/.run ## set up and start a single-node Penstock (ARGS="--port 9192" to pass options)

@@ -14,14 +14,14 @@ SOURCE = PROJECT / "src"
 PACKAGE = SOURCE / "penstock"
 
 #: Decisions only: nothing of the outside world. `zookeeper` is pure but for its durable half.
-PURE_PACKAGES = ("sasl", "wire", "replication", "controller", "groups", "transactions")
+PURE_PACKAGES = ("sasl", "wire", "replication", "controller", "groups", "transactions", "security")
 PURE_MODULES = ("zookeeper/tree.py", "zookeeper/operations.py", "zookeeper/znodes.py", "zookeeper/topic_znodes.py")
 FORBIDDEN_IN_PURE = {"asyncio", "socket", "threading", "time", "random", "os", "uvloop", "selectors", "subprocess"}
 #: The shell reaches the outside through the world, so that the simulator can run it.
 SHELL_PACKAGES = ("broker", "log", "zookeeper")
 FORBIDDEN_IN_SHELL = {"socket", "time", "random", "os", "uvloop", "selectors", "subprocess"}
 FORBIDDEN_NAMES = {"common", "utils", "util", "helpers", "manager", "coordinator", "misc"}
-HEAVY_AND_RARE = {"pyspark", "pyarrow", "pandas", "re2"}
+HEAVY_AND_RARE = {"pyspark", "pyarrow", "pandas", "re2", "jwt"}
 TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {

@@ -27,6 +27,7 @@ from penstock.broker._exchange import UNSENT_BYTES_MAX as UNSENT_BYTES_MAX
 from penstock.broker._exchange import ConnectionBroken as ConnectionBroken
 from penstock.broker._exchange import Exchange
 from penstock.broker.request_counts import ApiCounts
+from penstock.security.principal import ANONYMOUS
 
 SHARED_BUFFER_BYTES = 64 * 1024
 OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
@@ -139,6 +140,7 @@ class Connection(Exchange):
         "last_active",
         "listener_name",
         "peer",
+        "principal",
     )
 
     _out: deque[Buffer | FileRange]
@@ -157,6 +159,7 @@ class Connection(Exchange):
         self.peer = stream.peer
         self.listener_name = listener_name
         self.client_id: str | None = None
+        self.principal = ANONYMOUS  # until a certificate or a login says otherwise
         self.is_closed = False
         self.began_s = self.last_active = clock.monotonic()
         self._clock = clock
