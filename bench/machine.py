@@ -1,7 +1,8 @@
 """What the machine is, how busy it is, and its memory made ready.
 
 On a virtual machine the first write to a page costs several times the copy, whoever does it; so a few gigabytes are
-written and deleted before anything is measured. CPU and memory of a broker are read from /proc.
+written and deleted before anything is measured, and again, since such a machine gives back what lies idle, as much as a
+load will write right before it. CPU and memory of a broker are read from /proc.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from bench.stages import START_WITHIN_S, Run, measured
 from bench.topics import Topics
 from bench.work import Item
 
+REPLICAS = 3
+
 
 def replicated_loads(run: Run) -> None:
     items = [item for item in work.REPLICATED if item.name in run.only]
@@ -59,7 +61,7 @@ def running_cluster(run: Run, kind: type[Cluster], settings: dict[str, str] | No
 
 
 def _one_load(run: Run, item: Item, cluster: Cluster, topic: str, share: float = 1.0) -> Figures:
-    topics = Topics(cluster.bootstrap, replicas=3)
+    topics = Topics(cluster.bootstrap, replicas=REPLICAS)
     topics.create(topic, item.partitions)
     try:
         cluster.sight.wait_in_sync()
@@ -69,6 +71,7 @@ def _one_load(run: Run, item: Item, cluster: Cluster, topic: str, share: float =
         if share == 1.0:  # a new topic's first requests are not its usual ones
             run.load.run(item.mode, ports[0], target | item.load_options(run.sizes, run.sizes.warm_up / 4))
         options = target | item.load_options(run.sizes, share)
+        machine.warm_page_memory(run.memory_folder, REPLICAS * item.stored_bytes(run.sizes))
         return measured(cluster, lambda: run.load.run(item.mode, ports[0], options))
     finally:
         topics.delete(topic)

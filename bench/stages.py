@@ -141,6 +141,7 @@ def _one_load(run: Run, item: Item, broker: Broker, topic: str, share: float = 1
         elif share == 1.0:  # a new topic's first requests are not its usual ones
             run.load.run(item.mode, broker.port, target | item.load_options(run.sizes, run.sizes.warm_up / 4))
         options = target | item.load_options(run.sizes, share)
+        machine.warm_page_memory(run.memory_folder, item.stored_bytes(run.sizes))
         figures = measured(broker, lambda: run.load.run(item.mode, broker.port, options))
         return figures | {"transactions_s": figures["requests_s"]} if item.mode == "transaction" else figures
     finally:

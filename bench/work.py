@@ -89,6 +89,10 @@ class Item:
         limit: Options = {"seconds": amount} if self.amount == "seconds" else {"total_bytes": int(amount)}
         return {**self.options, **limit, "partitions": self.partitions}
 
+    def stored_bytes(self, sizes: Sizes) -> int:
+        """How much of one copy of the log a measurement writes, where that is known beforehand."""
+        return 0 if self.fill or self.amount == "seconds" else int(getattr(sizes, self.amount))
+
 
 LARGE = ("mb_s", "messages_s", "cpu_s_per_gb", "p99_ms")
 SMALL = ("requests_s", "p50_ms", "p99_ms", "cpu_us_per_request")
