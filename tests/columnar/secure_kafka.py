@@ -11,15 +11,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.broker_process import free_port
 
 from .producing_sites import DEADLINE_S
+from .topic_filling import fill
 
 USER, PASSWORD = "alice", 'it\'s "secret", = and ü'
 PLAIN_USER, PLAIN_PASSWORD = "bob", "plain-secret"
+#: Topics that exist, and what nobody may do with them.
+NOT_TO_BE_READ, NOT_TO_BE_WRITTEN, NOT_TO_BE_SEEN = "not-to-be-read", "not-to-be-written", "not-to-be-seen"
 _MODULES = "org.apache.kafka.common.security"
 
 
@@ -96,6 +110,7 @@ def secure_kafka(jars: Path, folder: Path) -> Iterator[SecureKafka]:
     kafka = ApacheKafka(jars, folder / "kafka", settings=_settings(certificates), more_listeners=listeners)
     with kafka:
         _add_user(kafka.bootstrap)
+        _forbid(kafka.bootstrap)
         yield SecureKafka(kafka, certificates, ports)
 
 
@@ -108,6 +123,8 @@ def _settings(certificates: Certificates) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates.ca),
         "listener.name.ssl.ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         "listener.name.sasl_plaintext.connections.max.reauth.ms": "4000",
     }
@@ -128,3 +145,27 @@ def _add_user(bootstrap: str) -> None:
         change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
         for future in admin.alter_user_scram_credentials([change]).values():
             future.result(DEADLINE_S)
+
+
+def _forbid(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    forbidden = {
+        NOT_TO_BE_READ: AclOperation.READ,
+        NOT_TO_BE_WRITTEN: AclOperation.WRITE,
+        NOT_TO_BE_SEEN: AclOperation.DESCRIBE,
+    }
+    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in forbidden]).values():
+        future.result(DEADLINE_S)
+    for topic in forbidden:  # nothing is fetched from an empty one
+        fill(bootstrap, topic, [b"secret"])
+    kind, pattern = ResourceType.TOPIC, ResourcePatternType.LITERAL
+    rules = [
+        AclBinding(kind, topic, pattern, "User:*", "*", operation, permission)
+        for topic, denied in forbidden.items()
+        for operation, permission in (
+            (AclOperation.ALL, AclPermissionType.ALLOW),
+            (denied, AclPermissionType.DENY),
+        )
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(DEADLINE_S)

@@ -6,15 +6,27 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import penstock.columnar
 from penstock.columnar.cluster import Cluster
-from penstock.columnar.errors import BrokerAway, ColumnarError, NotAllowed, NotTrusted
+from penstock.columnar.errors import BrokerAway, ColumnarError, NotAllowed, NotTrusted, TopicGone
 from penstock.columnar.settings import ClientSettings
 
 from .producing_sites import wait_until
-from .secure_kafka import PASSWORD, PLAIN_PASSWORD, PLAIN_USER, USER, SecureKafka, secure_kafka, unsecured_token
+from .secure_kafka import (
+    NOT_TO_BE_READ,
+    NOT_TO_BE_SEEN,
+    NOT_TO_BE_WRITTEN,
+    PASSWORD,
+    PLAIN_PASSWORD,
+    PLAIN_USER,
+    USER,
+    SecureKafka,
+    secure_kafka,
+    unsecured_token,
+)
 from .topic_filling import fill, numbers
 
 pytestmark = pytest.mark.kafka
@@ -124,3 +136,38 @@ def test_wrong_protocol(kafka: SecureKafka) -> None:
 def test_mechanism_that_is_not_offered(kafka: SecureKafka) -> None:
     with pytest.raises(ColumnarError, match=r"sasl\.mechanism"):
         read(kafka, "SASL_SSL", sasl_mechanism="CRAM-MD5", sasl_username="a", sasl_password="b")
+
+
+def as_alice(kafka: SecureKafka, protocol: str = "SASL_SSL") -> dict[str, str]:
+    login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": USER, "sasl_password": PASSWORD}
+    return kafka.settings(protocol, default_api_timeout_ms="15000", **login)
+
+
+@pytest.mark.parametrize("transactional_id", [None, "written-in-secret"])
+def test_what_is_written_after_a_login_is_there(kafka: SecureKafka, transactional_id: str | None) -> None:
+    topic = f"written-{transactional_id}"
+    fill(kafka.plain, topic, [b"first"])
+    values = numbers(0, 1000)
+    address, settings = kafka.address("SASL_SSL"), as_alice(kafka)
+    written = penstock.columnar.write(
+        pa.table({"value": values}), topic, address, transactional_id=transactional_id, settings=settings
+    )
+    assert written.rows == len(values)
+    read_back = penstock.columnar.read(address, topic, settings=settings).read_all()["value"].to_pylist()
+    assert read_back == [b"first", *values]
+
+
+def test_what_one_may_not_read(kafka: SecureKafka) -> None:
+    with pytest.raises(NotAllowed, match=f"{NOT_TO_BE_READ}.*TOPIC_AUTHORIZATION_FAILED"):
+        penstock.columnar.read(kafka.address("SASL_SSL"), NOT_TO_BE_READ, settings=as_alice(kafka)).read_all()
+
+
+def test_what_one_may_not_write(kafka: SecureKafka) -> None:
+    rows = pa.table({"value": [b"x"]})
+    with pytest.raises(NotAllowed, match=f"{NOT_TO_BE_WRITTEN}.*TOPIC_AUTHORIZATION_FAILED"):
+        penstock.columnar.write(rows, NOT_TO_BE_WRITTEN, kafka.address("SASL_SSL"), settings=as_alice(kafka))
+
+
+def test_what_one_may_not_see(kafka: SecureKafka) -> None:
+    with pytest.raises((NotAllowed, TopicGone), match=NOT_TO_BE_SEEN):
+        penstock.columnar.read(kafka.address("SASL_SSL"), NOT_TO_BE_SEEN, settings=as_alice(kafka)).read_all()
