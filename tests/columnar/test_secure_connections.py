@@ -153,8 +153,13 @@ def test_what_is_written_after_a_login_is_there(kafka: SecureKafka, transactiona
         pa.table({"value": values}), topic, address, transactional_id=transactional_id, settings=settings
     )
     assert written.rows == len(values)
-    read_back = penstock.columnar.read(address, topic, settings=settings).read_all()["value"].to_pylist()
-    assert read_back == [b"first", *values]
+
+    def read_back() -> list[bytes]:
+        found: list[bytes] = penstock.columnar.read(address, topic, settings=settings).read_all()["value"].to_pylist()
+        return found
+
+    # Kafka answers that a transaction is committed a moment before its records can be read
+    wait_until(lambda: read_back() == [b"first", *values], "what was written")
 
 
 def test_what_one_may_not_read(kafka: SecureKafka) -> None:

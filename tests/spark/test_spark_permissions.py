@@ -1,7 +1,4 @@
-"""What a Spark user is told who may not read or write a topic, or cannot log in: by name, and on the driver where possible.
-
-Against Apache Kafka with its own authorizer.
-"""
+"""What Spark tells whoever may not read or write a topic, or cannot log in. Against Apache Kafka's own authorizer."""
 
 from __future__ import annotations
 
@@ -57,6 +54,6 @@ def test_a_topic_that_may_not_be_written(spark: Any, kafka: SecureKafka) -> None
 
 
 def test_a_wrong_password(spark: Any, kafka: SecureKafka) -> None:
-    with pytest.raises(Exception, match="(?s)logging in at localhost.*SASL_AUTHENTICATION_FAILED") as error:
+    with pytest.raises(Exception, match=r"(?s)logging in at localhost.*SASL_AUTHENTICATION_FAILED") as error:
         read(spark, kafka, NOT_TO_BE_READ, "not-the-password")
     assert "not-the-password" not in str(error.value)
