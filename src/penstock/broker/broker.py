@@ -12,6 +12,7 @@ from penstock.base.setting_changes import Change
 from penstock.base.settings import Settings, SettingsError, Source
 from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
+from penstock.broker.audit_log import AuditLog
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.compactor import Compactor
 from penstock.broker.controller_duties import ControllerDuties
@@ -54,6 +55,7 @@ class Broker:
     node_id: int
     world: World
     settings: Settings
+    audit: AuditLog
     view: ClusterView
     membership: Membership
     peers: Peers

@@ -20,6 +20,7 @@ from penstock.base.process_figures import ProcessFigures
 from penstock.base.settings import Settings
 from penstock.base.world import Address, SocketOptions, World
 from penstock.broker.api_table import serve_all
+from penstock.broker.audit_log import AuditLog
 from penstock.broker.background import Background
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import ClusterView, ViewChange
@@ -113,6 +114,7 @@ class RunningBroker:
         await self.metrics.stop()
         await _stop_following(self.broker)
         await self._background.stop()
+        await self.broker.audit.stop()
         await self.broker.partitions.close()
 
 
@@ -128,6 +130,7 @@ async def start_broker(
     view = ClusterView(coordination)
     await until_answered(coordination, view.load)
     lease = Lease(world.clock, coordination)
+    audit = AuditLog(world, settings)
     role = ControllerRole(node_id, coordination, view, world.clock, lambda topic: broker.topics.rules_of(topic))
     try:
         partitions = await Partitions.open(world, node_id, view, lease, settings)
@@ -145,6 +148,7 @@ async def start_broker(
         node_id=node_id,
         world=world,
         settings=settings,
+        audit=audit,
         view=view,
         membership=membership,
         peers=peers,
@@ -174,9 +178,11 @@ async def start_broker(
         doubts=Doubts(world.clock, view),
     )
     broker.followers.on_broken = broker.doubts.arise
+    audit.open()
     try:
         return await _serve(broker, coordination, process_figures)
     except (Exception, asyncio.CancelledError):
+        await audit.stop()
         await partitions.close()
         raise
 
