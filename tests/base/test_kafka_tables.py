@@ -35,6 +35,10 @@ OTHER_DEFAULTS = {
     "ssl.truststore.type": "only PEM",
 }
 OWN_BROKER_SETTINGS = {
+    "audit.log.dir",
+    "audit.log.enable",
+    "audit.log.file.bytes",
+    "audit.log.files",
     "broker.host",
     "metrics.listener",
     "metrics.login",
