@@ -72,6 +72,9 @@ LISTENING = Section("Listeners and connections", "Where clients connect, and how
     Setting(name="connection.frame.timeout.ms", kind=Kind.INT, default=60000, unit="ms", check=at_least(1),
             doc="How long a client may take from the first to the last byte of a request, or to read an answer, "
                 "without any progress in between. Penstock's own."),
+    Setting(name="connection.login.timeout.ms", kind=Kind.INT, default=30000, unit="ms", check=at_least(1),
+            doc="How long a client may take for TLS and the login together, on listeners that ask for them. "
+                "Penstock's own."),
     Setting(name="connection.failed.authentication.delay.ms", kind=Kind.INT, default=100, unit="ms", check=at_least(0),
             doc="How long the answer to a failed login is held back, to slow down guessing."),
 ))

@@ -21,6 +21,7 @@ from penstock.broker.handlers import (
     k14_sync_group,
     k15_describe_groups,
     k16_list_groups,
+    k17_sasl_handshake,
     k18_api_versions,
     k19_create_topics,
     k20_delete_topics,
@@ -36,6 +37,7 @@ from penstock.broker.handlers import (
     k33_alter_configs,
     k34_alter_replica_log_dirs,
     k35_describe_log_dirs,
+    k36_sasl_authenticate,
     k37_create_partitions,
     k42_delete_groups,
     k43_elect_leaders,
@@ -43,6 +45,8 @@ from penstock.broker.handlers import (
     k45_alter_partition_reassignments,
     k46_list_partition_reassignments,
     k47_offset_delete,
+    k50_describe_user_scram_credentials,
+    k51_alter_user_scram_credentials,
     k56_alter_partition,
     k60_describe_cluster,
     k61_describe_producers,
@@ -80,6 +84,7 @@ from penstock.wire.messages.k13_leave_group import API as LEAVE_GROUP
 from penstock.wire.messages.k14_sync_group import API as SYNC_GROUP
 from penstock.wire.messages.k15_describe_groups import API as DESCRIBE_GROUPS
 from penstock.wire.messages.k16_list_groups import API as LIST_GROUPS
+from penstock.wire.messages.k17_sasl_handshake import API as SASL_HANDSHAKE
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k19_create_topics import API as CREATE_TOPICS
 from penstock.wire.messages.k20_delete_topics import API as DELETE_TOPICS
@@ -95,6 +100,7 @@ from penstock.wire.messages.k32_describe_configs import API as DESCRIBE_CONFIGS
 from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
 from penstock.wire.messages.k34_alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
 from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
+from penstock.wire.messages.k36_sasl_authenticate import API as SASL_AUTHENTICATE
 from penstock.wire.messages.k37_create_partitions import API as CREATE_PARTITIONS
 from penstock.wire.messages.k42_delete_groups import API as DELETE_GROUPS
 from penstock.wire.messages.k43_elect_leaders import API as ELECT_LEADERS
@@ -102,6 +108,8 @@ from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMEN
 from penstock.wire.messages.k45_alter_partition_reassignments import API as ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.messages.k46_list_partition_reassignments import API as LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.messages.k47_offset_delete import API as OFFSET_DELETE
+from penstock.wire.messages.k50_describe_user_scram_credentials import API as DESCRIBE_USER_SCRAM_CREDENTIALS
+from penstock.wire.messages.k51_alter_user_scram_credentials import API as ALTER_USER_SCRAM_CREDENTIALS
 from penstock.wire.messages.k56_alter_partition import API as ALTER_PARTITION
 from penstock.wire.messages.k60_describe_cluster import API as DESCRIBE_CLUSTER
 from penstock.wire.messages.k61_describe_producers import API as DESCRIBE_PRODUCERS
@@ -123,6 +131,7 @@ from penstock.wire.messages.k20006_replicas_failed import API as REPLICAS_FAILED
 _PLAIN = (
     (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
     (DESCRIBE_CONFIGS, k32_describe_configs.handle),
+    (DESCRIBE_USER_SCRAM_CREDENTIALS, k50_describe_user_scram_credentials.handle),
     (DESCRIBE_CLUSTER, k60_describe_cluster.handle),
     (DESCRIBE_PRODUCERS, k61_describe_producers.handle),
     (LIST_CONFIG_RESOURCES, k74_list_config_resources.handle),
@@ -179,6 +188,11 @@ _BY_CONTROLLER = (
         k46_list_partition_reassignments.handle,
         k46_list_partition_reassignments.refused,
     ),
+    (
+        ALTER_USER_SCRAM_CREDENTIALS,
+        k51_alter_user_scram_credentials.handle,
+        k51_alter_user_scram_credentials.refused,
+    ),
     (UNREGISTER_BROKER, k64_unregister_broker.handle, k64_unregister_broker.refused),
 )
 """What the controller decides, and how the others refuse it if there is none."""
@@ -225,6 +239,9 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker, dispatcher.counts_of(PRODUCE)))
     dispatcher.serve_hot(FETCH, fetch)
     dispatcher.serve(API_VERSIONS, k18_api_versions.ApiVersions(dispatcher))
+    dispatcher.serve(SASL_HANDSHAKE, k17_sasl_handshake.handle)
+    authenticate = k36_sasl_authenticate.SaslAuthenticate(dispatcher.counts_of(SASL_AUTHENTICATE))
+    dispatcher.serve_hot(SASL_AUTHENTICATE, authenticate)
     for api, handle in _PLAIN:
         dispatcher.serve(api, partial(handle, broker))
     for api, handle_later in _ASYNC:

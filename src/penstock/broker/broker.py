@@ -21,6 +21,7 @@ from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
+from penstock.broker.greetings import Greetings
 from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.markers import Markers
 from penstock.broker.membership import Membership
@@ -30,6 +31,7 @@ from penstock.broker.replica_moves import ReplicaMoves
 from penstock.broker.spreading import Spreading
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics, topic_rules
+from penstock.broker.users import Users
 from penstock.controller.configs import set_configs
 from penstock.controller.elections import min_isr_changed
 from penstock.controller.plan import ClusterState, Plan
@@ -75,6 +77,8 @@ class Broker:
     duties: ControllerDuties
     followers: Followers
     doubts: Doubts
+    users: Users
+    greetings: Greetings
 
     def nodes(self, listener_name: str, *, with_just_died: bool = False) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""

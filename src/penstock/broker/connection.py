@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.base.world import Buffer, Clock, File, Stream
 from penstock.broker._exchange import UNSENT_BYTES_MAX as UNSENT_BYTES_MAX
@@ -39,8 +39,7 @@ FRAME_BYTES_PER_S_MIN = 64 * 1024
 
 _SIZE = Struct(">i")
 _UNPACK_SIZE = _SIZE.unpack_from
-_FRAME_BYTES_MIN = 8  # api key, version, correlation id
-_WHOLE_FRAME_BYTES_MIN = 4 + _FRAME_BYTES_MIN
+FRAME_BYTES_MIN = 8  # api key, version, correlation id
 
 
 class FileRange(NamedTuple):
@@ -117,6 +116,14 @@ class Intake:
                 self.waiting.popleft()()
 
 
+class ConnectionLogin(Protocol):
+    """How a connection's peer shows who it is, on a listener that asks for it."""
+
+    def check(self, now: float) -> None:
+        """Called by the server's sweep: a login may have ended."""
+        ...
+
+
 Dispatch: TypeAlias = "Callable[[Connection, memoryview], Response | None]"
 
 
@@ -136,9 +143,13 @@ class Connection(Exchange):
         "_waits_for_budget",
         "began_s",
         "client_id",
+        "due_s",
+        "frame_bytes_max",
+        "frame_bytes_min",
         "is_closed",
         "last_active",
         "listener_name",
+        "login",
         "peer",
         "principal",
     )
@@ -160,6 +171,9 @@ class Connection(Exchange):
         self.listener_name = listener_name
         self.client_id: str | None = None
         self.principal = ANONYMOUS  # until a certificate or a login says otherwise
+        self.login: ConnectionLogin | None = None  # on listeners that ask for one
+        self.due_s: float | None = None  # by when the peer must have shown who it is
+        self.frame_bytes_min, self.frame_bytes_max = FRAME_BYTES_MIN, intake.frame_bytes_max
         self.is_closed = False
         self.began_s = self.last_active = clock.monotonic()
         self._clock = clock
@@ -215,8 +229,8 @@ class Connection(Exchange):
         """Dispatch the whole frames between two positions; returns where the first unfinished one begins."""
         while end - position >= 4 and self._is_reading:
             (size,) = _SIZE.unpack_from(view, position)
-            if not _FRAME_BYTES_MIN <= size <= self._intake.frame_bytes_max:
-                raise ConnectionBroken(f"a frame of {size} bytes (allowed: 8 to {self._intake.frame_bytes_max})")
+            if not self.frame_bytes_min <= size <= self.frame_bytes_max:
+                raise self._wrong_size(size)
             frame_end = position + 4 + size
             if frame_end > end:
                 break
@@ -229,6 +243,16 @@ class Connection(Exchange):
             if self.is_closed:
                 break
         return position
+
+    def _wrong_size(self, size: int) -> ConnectionBroken:
+        return ConnectionBroken(
+            f"a frame of {size} bytes (allowed: {self.frame_bytes_min} to {self.frame_bytes_max})"
+            + ("" if self.due_s is None else " before the login")
+        )
+
+    def dispatch_with(self, dispatch: Dispatch) -> None:
+        """From now on requests go there."""
+        self._dispatch = dispatch
 
     def _keep_unfinished(self, part: memoryview) -> None:
         """Move the beginning of a frame from the shared buffer into a buffer of our own."""
@@ -255,8 +279,8 @@ class Connection(Exchange):
             self._frame_needs = 0
             return
         (size,) = _SIZE.unpack_from(own, 0)
-        if not _FRAME_BYTES_MIN <= size <= self._intake.frame_bytes_max:
-            raise ConnectionBroken(f"a frame of {size} bytes (allowed: 8 to {self._intake.frame_bytes_max})")
+        if not self.frame_bytes_min <= size <= self.frame_bytes_max:
+            raise self._wrong_size(size)
         needs = size + 4
         if have == len(own):
             capacity = min(needs, 2 * have)
@@ -503,6 +527,8 @@ class Connection(Exchange):
 
         A large frame has more time, at a rate that every network has; answers only have to make some progress.
         """
+        if self.due_s is not None and now > self.due_s:
+            return "a peer that did not say in time who it is"
         if self._frame_started is not None and (self._is_reading or self._waits_for_budget):
             allowed_s = timeout_s + self._frame_needs / FRAME_BYTES_PER_S_MIN
             if now - self._frame_started > allowed_s:

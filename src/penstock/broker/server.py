@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from penstock.base.world import Address, Clock, Listener, Network, SocketOptions, Stream
 from penstock.broker.connection import Connection, Dispatch, Intake
@@ -45,6 +46,18 @@ class Traffic:
         return replace(self)
 
 
+class Greeting(Protocol):
+    """What a listener asks of those who connect to it: TLS, a login, or both."""
+
+    def secured(self, stream: Stream) -> Stream:
+        """The stream as the connection uses it."""
+        ...
+
+    def meet(self, connection: Connection) -> None:
+        """A new connection: nothing of it has been read yet."""
+        ...
+
+
 class Server:
     """Accepts, counts and sweeps connections."""
 
@@ -70,13 +83,20 @@ class Server:
         self._intake = intake
         self._dispatch = dispatch
         self._listeners: list[Listener] = []
+        self._greetings: dict[str, Greeting | None] = {}
         self._connections: dict[Connection, None] = {}
         self._from_host: Counter[str] = Counter()
         self._is_draining = False
         self._early: list[tuple[Stream, str]] | None = []  # those who came before the broker can serve
 
-    async def listen(self, name: str, host: str, port: int, options: SocketOptions) -> Address:
-        """Open one listener; returns where it really listens (port 0 chooses a free one)."""
+    async def listen(
+        self, name: str, host: str, port: int, options: SocketOptions, greeting: Greeting | None = None
+    ) -> Address:
+        """Open one listener; returns where it really listens (port 0 chooses a free one).
+
+        `greeting` is what the listener asks of those who connect, if it asks for anything.
+        """
+        self._greetings[name] = greeting
         listener = await self._network.listen(host, port, lambda stream: self._accept(stream, name), options)
         self._listeners.append(listener)
         self.ended.setdefault(name, Traffic())
@@ -115,9 +135,14 @@ class Server:
             stream.close()
         else:
             self._from_host[host] += 1
+            greeting = self._greetings[listener_name]
+            if greeting is not None:
+                stream = greeting.secured(stream)
             connection = Connection(stream, listener_name, self._intake, self._clock, self._dispatch, self._closed)
             self._connections[connection] = None
             self.ended[listener_name].accepted += 1
+            if greeting is not None:
+                greeting.meet(connection)
 
     def _closed(self, connection: Connection, reason: str | None) -> None:
         del self._connections[connection]
@@ -151,6 +176,8 @@ class Server:
                 connection.close(reason)
             elif now - connection.last_active > self.limits.idle_s_max and connection.is_idle:
                 connection.close(None)
+            elif connection.login is not None:
+                connection.login.check(now)
 
     async def stop(self, drain_s_max: float) -> None:
         """Take nothing new, let what is under way end, then close."""

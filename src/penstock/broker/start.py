@@ -15,9 +15,9 @@ from uuid import UUID
 
 from penstock import __version__
 from penstock.base.identifiers import uuid_to_text
-from penstock.base.listeners import Listener, SecurityProtocol, parse_listeners
+from penstock.base.listeners import Listener, parse_listeners
 from penstock.base.process_figures import ProcessFigures
-from penstock.base.settings import Settings
+from penstock.base.settings import Settings, SettingsError
 from penstock.base.world import Address, SocketOptions, World
 from penstock.broker.api_table import serve_all
 from penstock.broker.audit_log import AuditLog
@@ -33,6 +33,7 @@ from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
+from penstock.broker.greetings import Greetings
 from penstock.broker.group_shards import group_shards, tell_groups
 from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.lease import Lease
@@ -54,15 +55,17 @@ from penstock.broker.session_counts import SessionCounts
 from penstock.broker.spreading import Spreading
 from penstock.broker.topics import Topics
 from penstock.broker.transaction_shards import transaction_shards
+from penstock.broker.users import Users
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import NodeExistsError
 from penstock.zookeeper.patience import until_answered
-from penstock.zookeeper.znodes import BrokerNode, Endpoint, first_znodes
+from penstock.zookeeper.znodes import BrokerNode, Endpoint, LoginSecret, first_znodes, later_znodes
 
 logger = logging.getLogger(__name__)
 
 DRAIN_S_MAX = 5.0
+LOGIN_SECRET_BYTES = 32
 
 
 class StartError(Exception):
@@ -136,6 +139,7 @@ async def start_broker(
         partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
+    users = Users(view, role, await until_answered(coordination, lambda: _login_secret(coordination)))
     listener_name = parse_listeners(settings, "").inter_broker_name
     peers = Peers(world, view, node_id, listener_name, _link_limits(settings))
     forwarding = Forwarding(
@@ -176,6 +180,8 @@ async def start_broker(
         duties=ControllerDuties(view, role, lambda: broker.settings),
         followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
         doubts=Doubts(world.clock, view),
+        users=users,
+        greetings=Greetings(world, users, audit.record),
     )
     broker.followers.on_broken = broker.doubts.arise
     audit.open()
@@ -202,6 +208,7 @@ async def _serve(
             broker.partitions.use_configs(broker.partitions.topic_names, config_of)
             broker.partitions.cordoned = frozenset(broker.settings.list("cordoned.log.dirs"))
             server.limits = connection_limits(broker.settings)
+            broker.greetings.use(broker.settings)
         is_admitted = broker.membership.is_admitted
         if is_admitted and not was_admitted:
             await broker.partitions.loss_is_known()
@@ -232,7 +239,7 @@ async def _serve(
     session = SessionCounts(coordination, world.clock)
     metrics = Metrics(Metered(broker, server, dispatcher, session, LoopDelay(world.clock), process_figures))
     try:
-        listeners = await _listen(server, broker.settings)
+        listeners = await _listen(server, broker, dispatcher)
         await _serve_metrics(metrics)
         broker.view.start_following()
         await until_answered(coordination, lambda: _register(broker, listeners))
@@ -283,20 +290,30 @@ async def _make_first_znodes(world: World, coordination: Coordination) -> None:
         await coordination.multi(first_znodes(cluster_id))
     except NodeExistsError:
         pass
+    for each in later_znodes(world.random.randbytes(LOGIN_SECRET_BYTES)):
+        try:
+            await coordination.multi([each])
+        except NodeExistsError:
+            pass
 
 
-async def _listen(server: Server, settings: Settings) -> list[Listener]:
-    listeners = []
+async def _login_secret(coordination: Coordination) -> bytes:
+    return LoginSecret.decode((await coordination.get(LoginSecret.PATH))[0]).secret
+
+
+async def _listen(server: Server, broker: Broker, dispatcher: Dispatcher) -> list[Listener]:
+    listeners, settings = [], broker.settings
     options = SocketOptions(
         backlog=settings.integer("socket.listen.backlog.size"),
         receive_buffer_bytes=settings.integer("socket.receive.buffer.bytes"),
         send_buffer_bytes=settings.integer("socket.send.buffer.bytes"),
     )
     for listener in parse_listeners(settings, settings.optional_text("broker.host") or "localhost").all:
-        if listener.protocol is not SecurityProtocol.PLAINTEXT:
-            raise StartError(f"listener {listener.name}: this release serves PLAINTEXT, not {listener.protocol.value}")
         try:
-            address = await server.listen(listener.name, listener.bind.host, listener.bind.port, options)
+            greeting = broker.greetings.of(listener, settings, dispatcher)
+            address = await server.listen(listener.name, listener.bind.host, listener.bind.port, options, greeting)
+        except SettingsError as error:
+            raise StartError("; ".join(error.problems)) from error
         except OSError as error:
             where = Address(listener.bind.host or "0.0.0.0", listener.bind.port)
             raise StartError(f"cannot listen on {where}: {error.strerror}; choose another port with --port") from error

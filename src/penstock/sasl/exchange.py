@@ -58,6 +58,11 @@ class ServerExchange(Protocol):
     """The same login as the server has it."""
 
     @property
+    def claimed(self) -> str:
+        """Who the client says to be; empty before it has."""
+        ...
+
+    @property
     def login(self) -> Login | None:
         """Who it is, once that is proven."""
         ...

@@ -48,6 +48,7 @@ class OAuthBearerServer:
     """The server's side; see `exchange`. `judge` says whose token it is, or raises LoginFailed."""
 
     def __init__(self, judge: Callable[[str], Login]) -> None:
+        self.claimed = ""  # nothing in a token is believed before its signature
         self.login: Login | None = None
         self._judge = judge
         self._refused: LoginFailed | None = None
@@ -63,7 +64,7 @@ class OAuthBearerServer:
         except LoginFailed as refused:
             self._refused = refused
             return _INVALID_TOKEN
-        self.login = login
+        self.login, self.claimed = login, login.user
         return b""
 
 

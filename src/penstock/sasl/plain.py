@@ -37,6 +37,7 @@ class PlainServer:
     """The server's side; see `exchange`. `password_of` gives None for users who do not exist."""
 
     def __init__(self, password_of: Callable[[str], str | None]) -> None:
+        self.claimed = ""
         self.login: Login | None = None
         self._password_of = password_of
 
@@ -49,7 +50,8 @@ class PlainServer:
             raise LoginFailed("this is not a message of PLAIN") from None
         if len(parts) != 3 or not parts[1] or not parts[2]:
             raise LoginFailed("a message of PLAIN has a user and a password")
-        acts_as, user, password = parts
+        acts_as, self.claimed, password = parts
+        user = self.claimed
         known = self._password_of(user)
         is_right = hmac.compare_digest((_NOBODYS_PASSWORD if known is None else known).encode(), password.encode())
         if known is None or not is_right:

@@ -118,6 +118,7 @@ class ScramServer:
     """
 
     def __init__(self, mechanism: str, find: Callable[[str, bool], Found | None], nonce: str, secret: bytes) -> None:
+        self.claimed = ""
         self.login: Login | None = None
         self._mechanism = mechanism
         self._hash = HASH_NAMES[mechanism]
@@ -139,7 +140,7 @@ class ScramServer:
         first = _FIRST.fullmatch(text)
         if first is None or not _is_nonce(first["nonce"]):
             raise LoginFailed(_NOT_SCRAM)
-        user = _unescaped(first["user"])
+        self.claimed = user = _unescaped(first["user"])
         if first["authzid"] and _unescaped(first["authzid"]) != user:
             raise LoginFailed("nobody can act as somebody else")
         is_token = _extensions(first["more"] or "").get("tokenauth", "").lower() == "true"
