@@ -16,9 +16,9 @@ frame or an unread response may take (`is_overdue`, asked by the server's sweep)
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -26,10 +26,12 @@ from penstock.base.world import Buffer, Clock, File, Stream
 from penstock.broker._exchange import UNSENT_BYTES_MAX as UNSENT_BYTES_MAX
 from penstock.broker._exchange import ConnectionBroken as ConnectionBroken
 from penstock.broker._exchange import Exchange
+from penstock.broker.intake import SHARED_BUFFER_BYTES as SHARED_BUFFER_BYTES
+from penstock.broker.intake import Intake as Intake
 from penstock.broker.request_counts import ApiCounts
+from penstock.security.allowance import Allowance
 from penstock.security.principal import ANONYMOUS
 
-SHARED_BUFFER_BYTES = 64 * 1024
 OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 SLOTS_MAX = 128
 REMEMBERED_MAX = 128
@@ -66,56 +68,6 @@ class Slot:
         self.started_s = 0.0
 
 
-@dataclass(slots=True)
-class Intake:
-    """What the connections of one server share: the receive buffer, and the budget for unfinished frames."""
-
-    budget_bytes: int
-    frame_bytes_max: int
-    owned_bytes: int = 0
-    shared: memoryview = field(init=False)
-    waiting: deque[Callable[[], None]] = field(default_factory=deque)
-    overdrawn: Connection | None = None  # the one that may go beyond the budget, so that somebody always gets on
-
-    def __post_init__(self) -> None:
-        self.shared = self._new_shared()
-
-    def _new_shared(self) -> memoryview:
-        """No larger than the largest frame, so that whatever comes whole in it is of an allowed size."""
-        return memoryview(bytearray(min(SHARED_BUFFER_BYTES, self.frame_bytes_max + 4)))
-
-    def hand_over_shared(self) -> memoryview:
-        """Give the shared buffer to a connection that must keep its bytes, and take a fresh one."""
-        handed, self.shared = self.shared, self._new_shared()
-        return handed
-
-    @property
-    def is_short(self) -> bool:
-        """Half of the budget is gone: nobody keeps a buffer just in case."""
-        return self.owned_bytes > self.budget_bytes // 2
-
-    def may_grow(self, connection: Connection, size_bytes: int) -> bool:
-        """Whether a connection may own so many bytes more."""
-        if self.owned_bytes + size_bytes <= self.budget_bytes:
-            return True
-        if self.overdrawn is None:
-            self.overdrawn = connection
-        return self.overdrawn is connection
-
-    def frame_ended(self, connection: Connection) -> None:
-        """A connection's unfinished frame is whole, or will never be."""
-        if self.overdrawn is connection:
-            self.overdrawn = None
-            self.release(0)
-
-    def release(self, size_bytes: int) -> None:
-        """Bytes of an own buffer are free again: connections that waited for room may go on."""
-        self.owned_bytes -= size_bytes
-        for _ in range(len(self.waiting)):  # those who have to wait again stand at the end
-            if self.owned_bytes < self.budget_bytes or self.overdrawn is None:
-                self.waiting.popleft()()
-
-
 class ConnectionLogin(Protocol):
     """How a connection's peer shows who it is, on a listener that asks for it."""
 
@@ -139,8 +91,10 @@ class Connection(Exchange):
         "_muted",
         "_on_close",
         "_start",
+        "_throttle",
         "_unsent_since",
         "_waits_for_budget",
+        "allowance",
         "began_s",
         "client_id",
         "due_s",
@@ -184,7 +138,9 @@ class Connection(Exchange):
         self._unsent_since: float | None = None
         self._holds = 0
         self._muted = False
+        self._throttle: asyncio.TimerHandle | None = None  # until when a client over its quota is not read from
         self._waits_for_budget = False
+        self.allowance: Allowance | None = None  # what counts for this client, once somebody has looked
         stream.watch_read(self._on_readable)
 
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,6 +277,7 @@ class Connection(Exchange):
         may_read = not (
             self._holds
             or self._muted
+            or self._throttle is not None
             or self._waits_for_budget
             or len(self._slots) >= SLOTS_MAX
             or self._unsent_bytes > UNSENT_BYTES_MAX
@@ -418,12 +375,33 @@ class Connection(Exchange):
             self._resume()
 
     def mute(self, muted: bool) -> None:
-        """Stop or go on reading from a client that is over its quota."""
+        """Stop or go on reading from this client."""
         self._muted = muted
         if muted:
             self._update_reading()
         else:
             self._resume()
+
+    @property
+    def is_throttled(self) -> bool:
+        return self._throttle is not None
+
+    def throttle(self, seconds: float) -> None:
+        """Do not read for so long from a client that is over its quota; its answers are sent all the same."""
+        loop = asyncio.get_running_loop()
+        if self.is_closed or (self._throttle is not None and self._throttle.when() >= loop.time() + seconds):
+            return
+        if self._throttle is not None:
+            self._throttle.cancel()
+        self._throttle = loop.call_later(seconds, self._throttle_is_over)
+        self._update_reading()
+
+    def _throttle_is_over(self) -> None:
+        self._throttle = None
+        self.was_active = True  # it stood still by our own wish, as did the frame that may have begun
+        if self._frame_started is not None:
+            self._frame_started = self._clock.monotonic()
+        self._resume()
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -559,6 +537,9 @@ class Connection(Exchange):
         if self.is_closed:
             return
         self.is_closed = True
+        if self._throttle is not None:
+            self._throttle.cancel()
+            self._throttle = None
         self._stream.close()
         self._out.clear()
         self.again.clear()

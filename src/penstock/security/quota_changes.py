@@ -1,4 +1,4 @@
-"""What may be asked about quotas, and changed: the rules of AlterClientQuotas and the filters of DescribeClientQuotas."""
+"""What may be asked about quotas, and changed: the rules of AlterClientQuotas, the filters of DescribeClientQuotas."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ A limit is set for a user, for a client id, for both together, or for whoever ha
 new connections it is set for an address. Of all that fit the nearest one counts, for each kind of limit by itself:
 user and client id before user alone before client id alone, and what is named before a default.
 
-Everybody for whom a limit counts shares one meter if they are the same to it: a limit of a user counts all client ids of
-that user together, and a default is not one limit for all but one for each.
+Everybody for whom a limit counts shares one meter if they are the same to it: a limit of a user counts all client ids
+of that user together, and a default is not one limit for all but one for each.
 
 Limits are kept like settings (`/config/users/…`, `/config/clients/…`, `/config/ips/…`). Names are written there with
 percent signs for everything unusual, so that none of them can be mistaken for a default, or for a pair of two names.
