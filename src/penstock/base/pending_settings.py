@@ -21,7 +21,6 @@ PENDING_SETTINGS = MappingProxyType(
         "quota.": _QUOTAS,
         "controller.quota.": _QUOTAS,
         "max.connection.creation.rate": _QUOTAS,
-        "ssl.": _SECURITY,
         "delegation.token.": _SECURITY,
         "super.users": _SECURITY,
         "allow.everyone.if.no.acl.found": _SECURITY,

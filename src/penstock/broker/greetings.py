@@ -6,12 +6,17 @@ rules stay as they were. A new rule is for new connections.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
+import ssl
 from collections.abc import Iterable
+from functools import partial
 
 from penstock.base.listeners import Listener
-from penstock.base.settings import Settings, SettingsError
+from penstock.base.settings import Settings, SettingsError, TypedSettings
+from penstock.base.tls_settings import TlsFiles, read_tls, server_context
+from penstock.base.tls_stream import TlsError, TlsStream
 from penstock.base.world import Stream, World
 from penstock.broker.connection import Connection, Dispatch
 from penstock.broker.login_settings import login_rules, plain_users
@@ -21,10 +26,13 @@ from penstock.sasl import plain, scram
 from penstock.sasl.exchange import ServerExchange
 from penstock.sasl.plain import PlainServer
 from penstock.sasl.scram_server import Found, ScramServer
+from penstock.security.certificate_names import NoRuleError, Rule, parse_rules, user_of
+from penstock.security.principal import USER, Principal
 
 logger = logging.getLogger(__name__)
 
 NONCE_BYTES = 24
+FILES_EVERY_S = 5.0
 
 
 class ListenerGreeting:
@@ -40,23 +48,73 @@ class ListenerGreeting:
         self._record = record
         self._rules: LoginRules | None = None
         self._plain_users: dict[str, str] = {}
+        self._settings = settings
+        self._tls: TlsFiles | None = None
+        self._context: ssl.SSLContext | None = None
+        self._name_rules: tuple[Rule, ...] = ()
+        self._login_s_max = settings.integer("connection.login.timeout.ms") / 1000
         self.use(settings)
 
     def use(self, settings: Settings) -> None:
         """Take the rules from the settings; SettingsError if they do not make sense, and then nothing is changed."""
+        if self._listener.protocol.has_tls:
+            self._use_tls(settings.for_listener(self._listener.name))
         if self._listener.protocol.has_login:
             rules = login_rules(settings, self._listener)
             self._plain_users = plain_users(settings, self._listener.name)
             self._rules = rules
+        self._settings = settings
+
+    def _use_tls(self, settings: TypedSettings) -> None:
+        try:
+            name_rules = parse_rules(settings.text("ssl.principal.mapping.rules"))
+        except ValueError as error:
+            raise SettingsError([f"ssl.principal.mapping.rules: {error}"]) from None
+        files = read_tls(settings)
+        if files != self._tls:
+            self._context = server_context(files)
+            if self._tls is not None:
+                logger.info("listener %s uses its new certificates", self._listener.name)
+            self._tls = files
+        self._name_rules = name_rules
+
+    def look_again(self) -> None:
+        """Files may have changed in their places."""
+        self.use(self._settings)
 
     def secured(self, stream: Stream) -> Stream:
-        return stream
+        return stream if self._context is None else TlsStream(stream, self._context)
 
-    def meet(self, connection: Connection) -> None:
+    def meet(self, connection: Connection, stream: Stream) -> None:
         if self._rules is not None:
             connection.login = SaslLogin(
                 connection, self._rules, self._exchange, self._behind, self._world.clock, self._record
             )
+        if isinstance(stream, TlsStream):
+            connection.due_s = self._world.clock.monotonic() + self._login_s_max
+            stream.on_ready = partial(self._shown, connection)
+            stream.on_failure = partial(self._failed, connection)
+
+    def _shown(self, connection: Connection, stream: TlsStream) -> None:
+        """The handshake is done: without a login, the certificate says who the peer is."""
+        if self._rules is not None:
+            return
+        connection.due_s = None
+        subject = stream.subject
+        if not subject:
+            return
+        try:
+            connection.principal = Principal(USER, user_of(subject, self._name_rules))
+        except NoRuleError as error:
+            self._failed(connection, str(error))
+            raise TlsError(str(error)) from None
+        self._record("login", principal=str(connection.principal), mechanism="TLS", **self._place(connection))
+
+    def _failed(self, connection: Connection, reason: str) -> None:
+        self._record("login_failed", reason=reason, mechanism="TLS", **self._place(connection))
+
+    def _place(self, connection: Connection) -> dict[str, object]:
+        return {"listener": connection.listener_name, "peer": connection.peer.host}
 
     def _exchange(self, mechanism: str) -> ServerExchange:
         if mechanism == plain.MECHANISM:
@@ -96,6 +154,16 @@ class Greetings:
                 greeting.use(settings)
             except SettingsError as error:
                 logger.error("listener %s keeps its security settings: %s", name, _joined(error.problems))
+
+    async def look_again_forever(self) -> None:
+        """Certificates that are replaced in their files are taken over."""
+        while True:
+            await asyncio.sleep(FILES_EVERY_S)
+            for name, greeting in self._of_listener.items():
+                try:
+                    greeting.look_again()
+                except SettingsError as error:
+                    logger.error("listener %s keeps its certificates: %s", name, _joined(error.problems))
 
 
 def _joined(problems: Iterable[str]) -> str:

@@ -53,8 +53,8 @@ class Greeting(Protocol):
         """The stream as the connection uses it."""
         ...
 
-    def meet(self, connection: Connection) -> None:
-        """A new connection: nothing of it has been read yet."""
+    def meet(self, connection: Connection, stream: Stream) -> None:
+        """A new connection over such a stream: nothing of it has been read yet."""
         ...
 
 
@@ -142,7 +142,7 @@ class Server:
             self._connections[connection] = None
             self.ended[listener_name].accepted += 1
             if greeting is not None:
-                greeting.meet(connection)
+                greeting.meet(connection, stream)
 
     def _closed(self, connection: Connection, reason: str | None) -> None:
         del self._connections[connection]

@@ -93,6 +93,7 @@ class RunningBroker:
         self._dispatcher = dispatcher
         self._failed = asyncio.Event()
         self._tasks = [asyncio.ensure_future(server.sweep_forever()), *maintenance.start()]
+        self._tasks.append(asyncio.ensure_future(broker.greetings.look_again_forever()))
 
     def fail(self) -> None:
         self._failed.set()
