@@ -35,9 +35,11 @@ from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.greetings import Greetings
 from penstock.broker.group_shards import group_shards, tell_groups
+from penstock.broker.inter_broker import InterBroker
 from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.lease import Lease
 from penstock.broker.leaving import leave
+from penstock.broker.login_settings import own_login
 from penstock.broker.loop_delay import LoopDelay
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.markers import Markers
@@ -142,7 +144,8 @@ async def start_broker(
         raise StartError(str(error)) from error
     users = Users(view, role, await until_answered(coordination, lambda: _login_secret(coordination)))
     listener_name = parse_listeners(settings, "").inter_broker_name
-    peers = Peers(world, view, node_id, listener_name, _link_limits(settings))
+    inter_broker = _inter_broker(world, settings, users, lambda: broker.settings)
+    peers = Peers(world, view, node_id, listener_name, _link_limits(settings), inter_broker)
     forwarding = Forwarding(
         node_id, world.clock, role, view, peers, settings.integer("controller.socket.timeout.ms") / 1000
     )
@@ -179,7 +182,9 @@ async def start_broker(
         replica_moves=ReplicaMoves(world, view, partitions, lambda: broker.settings),
         compactor=Compactor(world, partitions, lambda: broker.settings),
         duties=ControllerDuties(view, role, lambda: broker.settings),
-        followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
+        followers=Followers(
+            world, view, partitions, membership, settings, lambda: broker.settings, listener_name, inter_broker
+        ),
         doubts=Doubts(world.clock, view),
         users=users,
         greetings=Greetings(world, users, audit.record),
@@ -283,6 +288,18 @@ async def _stop_following(broker: Broker) -> None:
     await broker.membership.stop()
     await broker.view.stop()
     await broker.peers.close()
+
+
+def _inter_broker(world: World, settings: Settings, users: Users, present: Callable[[], Settings]) -> InterBroker:
+    listener = parse_listeners(settings, "localhost").inter_broker
+    inter_broker = InterBroker(world, listener, present)
+    try:
+        inter_broker.check(settings)
+        if listener.protocol.has_login:
+            users.use_own_login(listener.name, own_login(settings, listener.name))
+    except SettingsError as error:
+        raise StartError("; ".join(error.problems)) from error
+    return inter_broker
 
 
 async def _make_first_znodes(world: World, coordination: Coordination) -> None:
