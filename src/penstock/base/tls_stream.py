@@ -131,19 +131,19 @@ class TlsStream:
         while filled < len(view):
             try:
                 count: int = self._tls.read(len(view) - filled, view[filled:])  # type: ignore[assignment]
-                filled += count
             except ssl.SSLWantReadError:
                 if filled:
                     break
                 self._send_leaving()
                 self._receive()
+                continue
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 break
             except ssl.SSLError as error:
                 raise TlsError(_reason(error)) from None
-            else:
-                if self._arrived.eof and not self._tls.pending() and not self._arrived.pending:
-                    break
+            if not count:  # the peer said goodbye
+                break
+            filled += count
         if self._leaving.pending:
             self._send_leaving()  # answers of TLS itself, as to an update of keys
         return filled
