@@ -22,14 +22,11 @@ PENDING_SETTINGS = MappingProxyType(
         "controller.quota.": _QUOTAS,
         "max.connection.creation.rate": _QUOTAS,
         "delegation.token.": _SECURITY,
-        "super.users": _SECURITY,
-        "allow.everyone.if.no.acl.found": _SECURITY,
     }
 )
 
 NOT_WITHOUT_EFFECT = MappingProxyType(
     {
-        "authorizer.class.name": "this release has no ACLs, and would let everybody do everything",
         "zookeeper.set.acl": "this release leaves its znodes open to whoever reaches ZooKeeper",
     }
 )

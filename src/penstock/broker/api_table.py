@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from penstock.base.broker_rows_server import RACK_AWARE_SELECTOR
+from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
 from penstock.broker.fetch_sessions import FetchSessions
+from penstock.broker.forwarding import Refused
 from penstock.broker.handlers import (
     k00_produce,
     k01_fetch,
@@ -33,6 +36,9 @@ from penstock.broker.handlers import (
     k26_end_txn,
     k27_write_txn_markers,
     k28_txn_offset_commit,
+    k29_describe_acls,
+    k30_create_acls,
+    k31_delete_acls,
     k32_describe_configs,
     k33_alter_configs,
     k34_alter_replica_log_dirs,
@@ -64,13 +70,17 @@ from penstock.broker.handlers import (
     k20004_await_changes,
     k20005_leave_cluster,
     k20006_replicas_failed,
+    k20007_envelope,
 )
 from penstock.broker.handlers.config_resources import judged_first
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
 from penstock.broker.handlers.known_leaders import KnownLeaders
 from penstock.broker.replica_throttle import Limit, ReplicaThrottle
 from penstock.broker.request_counts import ApiCounts
-from penstock.broker.requests import Dispatcher
+from penstock.broker.requests import AsyncHandler, Dispatcher, RequestContext
+from penstock.security.acls import ResourceType
+from penstock.security.api_rights import API_RIGHTS
+from penstock.wire.api_declaration import Api
 from penstock.wire.messages.k00_produce import API as PRODUCE
 from penstock.wire.messages.k01_fetch import API as FETCH
 from penstock.wire.messages.k02_list_offsets import API as LIST_OFFSETS
@@ -96,6 +106,9 @@ from penstock.wire.messages.k25_add_offsets_to_txn import API as ADD_OFFSETS_TO_
 from penstock.wire.messages.k26_end_txn import API as END_TXN
 from penstock.wire.messages.k27_write_txn_markers import API as WRITE_TXN_MARKERS
 from penstock.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
+from penstock.wire.messages.k29_describe_acls import API as DESCRIBE_ACLS
+from penstock.wire.messages.k30_create_acls import API as CREATE_ACLS
+from penstock.wire.messages.k31_delete_acls import API as DELETE_ACLS
 from penstock.wire.messages.k32_describe_configs import API as DESCRIBE_CONFIGS
 from penstock.wire.messages.k33_alter_configs import API as ALTER_CONFIGS
 from penstock.wire.messages.k34_alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
@@ -127,9 +140,11 @@ from penstock.wire.messages.k20003_delete_commits import API as DELETE_COMMITS
 from penstock.wire.messages.k20004_await_changes import API as AWAIT_CHANGES
 from penstock.wire.messages.k20005_leave_cluster import API as LEAVE_CLUSTER
 from penstock.wire.messages.k20006_replicas_failed import API as REPLICAS_FAILED
+from penstock.wire.messages.k20007_envelope import API as ENVELOPE
 
 _PLAIN = (
     (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
+    (DESCRIBE_ACLS, k29_describe_acls.handle),
     (DESCRIBE_CONFIGS, k32_describe_configs.handle),
     (DESCRIBE_USER_SCRAM_CREDENTIALS, k50_describe_user_scram_credentials.handle),
     (DESCRIBE_CLUSTER, k60_describe_cluster.handle),
@@ -172,10 +187,13 @@ _ASYNC = (
     (AWAIT_CHANGES, k20004_await_changes.handle),
     (LEAVE_CLUSTER, k20005_leave_cluster.handle),
     (REPLICAS_FAILED, k20006_replicas_failed.handle),
+    (ENVELOPE, k20007_envelope.handle),
 )
 _BY_CONTROLLER = (
     (CREATE_TOPICS, k19_create_topics.handle, k19_create_topics.refused),
     (DELETE_TOPICS, k20_delete_topics.handle, k20_delete_topics.refused),
+    (CREATE_ACLS, k30_create_acls.handle, k30_create_acls.refused),
+    (DELETE_ACLS, k31_delete_acls.handle, k31_delete_acls.refused),
     (CREATE_PARTITIONS, k37_create_partitions.handle, k37_create_partitions.refused),
     (ELECT_LEADERS, k43_elect_leaders.handle, k43_elect_leaders.refused),
     (
@@ -197,6 +215,23 @@ _BY_CONTROLLER = (
 )
 """What the controller decides, and how the others refuse it if there is none."""
 _SETTINGS = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
+
+
+def with_cluster_right(broker: Broker, api: Api, serve: AsyncHandler, refused: Refused) -> AsyncHandler:
+    """Where all that an API asks for is one right on the cluster, it is asked for here."""
+    rights = API_RIGHTS[api.key].rights
+    if len(rights) != 1 or rights[0].resource_type is not ResourceType.CLUSTER:
+        return serve
+    operation = rights[0].operation
+
+    async def serve_if_allowed(request: Any, context: RequestContext) -> Any:
+        try:
+            broker.rights.check(context, operation, ResourceType.CLUSTER)
+        except ApiError as error:
+            return refused(request, error)
+        return await serve(request, context)
+
+    return serve_if_allowed
 
 
 def _follower_fetches(
@@ -247,7 +282,8 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     for api, handle_later in _ASYNC:
         dispatcher.serve_async(api, partial(handle_later, broker))
     for api, handle_there, refused in _BY_CONTROLLER:
-        dispatcher.serve_async(api, broker.forwarding.handler(api, partial(handle_there, broker), refused))
+        here = with_cluster_right(broker, api, partial(handle_there, broker), refused)
+        dispatcher.serve_async(api, broker.forwarding.handler(api, here, refused))
     for api, module in _SETTINGS:
         forwarded = broker.forwarding.handler(api, partial(module.handle, broker), module.refused)
         dispatcher.serve_async(api, judged_first(broker, module.changes_of, module.refusal, forwarded))

@@ -28,6 +28,7 @@ from penstock.broker.membership import Membership
 from penstock.broker.partitions import Partitions
 from penstock.broker.peers import Peers
 from penstock.broker.replica_moves import ReplicaMoves
+from penstock.broker.rights import Rights
 from penstock.broker.spreading import Spreading
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics, topic_rules
@@ -58,6 +59,7 @@ class Broker:
     world: World
     settings: Settings
     audit: AuditLog
+    rights: Rights
     view: ClusterView
     membership: Membership
     peers: Peers

@@ -24,6 +24,7 @@ from penstock.broker._exchange import TIMED_ONE_IN, FrameDispatch
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.request_counts import ApiCounts
+from penstock.security.principal import Principal
 from penstock.wire.api_declaration import API_VERSIONS_KEY, BETWEEN_BROKERS, FIRST_OWN_KEY, Api
 from penstock.wire.codec import decoder, encoder
 from penstock.wire.messages.k00_produce import API as PRODUCE
@@ -40,12 +41,23 @@ _SIZE = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks, and how."""
+    """Who asks, and how. A request that another broker has handed on is not its own: see `forwarding.py`."""
 
     connection: Connection
     version: int
     correlation_id: int
     client_id: str
+    api_key: int
+    principal: Principal
+    host: str
+    is_broker_itself: bool = False
+    """A broker of this cluster that asks for itself, and may do everything."""
+
+    @classmethod
+    def of(cls, connection: Connection, api: Api, version: int, correlation_id: int) -> RequestContext:
+        """Of a request that came over a connection."""
+        client_id, host = connection.client_id or "", connection.peer.host
+        return cls(connection, version, correlation_id, client_id, api.key, connection.principal, host)
 
 
 HotHandler: TypeAlias = Callable[[Connection, int, int, memoryview, int], Response | None]
@@ -156,7 +168,7 @@ class Dispatcher(FrameDispatch):
             connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
         ) -> Response | None:
             request, _ = decoder(api.request, version)(frame, position)
-            context = RequestContext(connection, version, correlation_id, connection.client_id or "")
+            context = RequestContext.of(connection, api, version, correlation_id)
             answer = handler(request, context)
             counts.count_errors(answer)
             return frame_of(answer, api, version, correlation_id)
@@ -170,7 +182,7 @@ class Dispatcher(FrameDispatch):
             connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
         ) -> Response | None:
             request, _ = decoder(api.request, version)(frame, position)
-            context = RequestContext(connection, version, correlation_id, connection.client_id or "")
+            context = RequestContext.of(connection, api, version, correlation_id)
             slot = connection.reserve()
 
             async def run() -> None:

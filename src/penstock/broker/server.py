@@ -107,6 +107,11 @@ class Server:
         """Those that are open."""
         return list(self._connections)
 
+    def forget_shortcuts(self) -> None:
+        """What was decided for connections may not hold any more: every request goes the ordinary way again."""
+        for connection in self._connections:
+            connection.again.clear()
+
     @property
     def request_bytes(self) -> int:
         """The memory of requests that are not whole, or not done with."""

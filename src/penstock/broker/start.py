@@ -52,6 +52,7 @@ from penstock.broker.peer_log import PeerLog
 from penstock.broker.peers import LinkLimits, Peers
 from penstock.broker.replica_moves import ReplicaMoves
 from penstock.broker.requests import Dispatcher
+from penstock.broker.rights import Rights
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.session_counts import SessionCounts
 from penstock.broker.spreading import Spreading
@@ -146,8 +147,9 @@ async def start_broker(
     listener_name = parse_listeners(settings, "").inter_broker_name
     inter_broker = _inter_broker(world, settings, users, lambda: broker.settings)
     peers = Peers(world, view, node_id, listener_name, _link_limits(settings), inter_broker)
+    rights = _rights(view, settings, audit)
     forwarding = Forwarding(
-        node_id, world.clock, role, view, peers, settings.integer("controller.socket.timeout.ms") / 1000
+        node_id, world.clock, role, view, peers, rights, settings.integer("controller.socket.timeout.ms") / 1000
     )
     spreading = Spreading(node_id, view, peers)
     markers = Markers(world, node_id, view, partitions, lambda: broker.groups, peers)
@@ -157,6 +159,7 @@ async def start_broker(
         world=world,
         settings=settings,
         audit=audit,
+        rights=rights,
         view=view,
         membership=membership,
         peers=peers,
@@ -242,6 +245,7 @@ async def _serve(
     serve_all(dispatcher, broker)
     limits = connection_limits(broker.settings)
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
+    broker.rights.on_change(server.forget_shortcuts)
     session = SessionCounts(coordination, world.clock)
     metrics = Metrics(Metered(broker, server, dispatcher, session, LoopDelay(world.clock), process_figures))
     try:
@@ -288,6 +292,13 @@ async def _stop_following(broker: Broker) -> None:
     await broker.membership.stop()
     await broker.view.stop()
     await broker.peers.close()
+
+
+def _rights(view: ClusterView, settings: Settings, audit: AuditLog) -> Rights:
+    try:
+        return Rights(view, settings, audit)
+    except SettingsError as error:
+        raise StartError("; ".join(error.problems)) from error
 
 
 def _inter_broker(world: World, settings: Settings, users: Users, present: Callable[[], Settings]) -> InterBroker:

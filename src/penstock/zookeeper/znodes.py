@@ -12,7 +12,7 @@ field that must survive being rewritten by an older controller is only written o
     /admitted_brokers              AdmittedBrokers     which registrations the controller has taken into account
     /brokers/topics/<name>         TopicNode           see `topic_znodes.py`
     /topic_deletions/<topic id>    TopicDeletion       replicas of a deleted topic that brokers still have to remove
-    /config/<type>/<name>          ConfigNode          settings of a topic, a broker, …
+    /config/<type>/<name>          ConfigNode          settings of a topic, a broker, …; rules of access
     /producer_ids                  ProducerIds         the next block of producer ids
     /login_secret                  LoginSecret         a secret of the cluster, from which salts of nobody are made
 """
@@ -39,7 +39,8 @@ TOPICS_PATH = "/brokers/topics"
 TOPIC_DELETIONS_PATH = "/topic_deletions"
 CONFIG_PATH = "/config"
 SCRAM_CONFIGS = "scram"
-CONFIG_TYPES = ("topics", "brokers", "clients", "users", "ips", "groups", SCRAM_CONFIGS)
+ACL_CONFIGS = "acls"
+CONFIG_TYPES = ("topics", "brokers", "clients", "users", "ips", "groups", SCRAM_CONFIGS, ACL_CONFIGS)
 SECRET_CONFIG_TYPES = (SCRAM_CONFIGS,)
 
 
@@ -223,7 +224,7 @@ def first_znodes(cluster_id: str) -> tuple[Create, ...]:
         *(
             Create(f"{CONFIG_PATH}/{config_type}")
             for config_type in CONFIG_TYPES
-            if config_type not in SECRET_CONFIG_TYPES
+            if config_type not in (*SECRET_CONFIG_TYPES, ACL_CONFIGS)
         ),
         Create("/producer_ids", ProducerIds().encode()),
     )
@@ -232,6 +233,6 @@ def first_znodes(cluster_id: str) -> tuple[Create, ...]:
 def later_znodes(secret: bytes) -> tuple[Create, ...]:
     """What an older release did not make; each is made alone, unless it is there."""
     return (
-        *(Create(f"{CONFIG_PATH}/{config_type}") for config_type in SECRET_CONFIG_TYPES),
+        *(Create(f"{CONFIG_PATH}/{config_type}") for config_type in (*SECRET_CONFIG_TYPES, ACL_CONFIGS)),
         Create(LoginSecret.PATH, LoginSecret(secret=secret).encode()),
     )
