@@ -270,6 +270,7 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
         broker.view if is_rack_aware else None,
         partial(KnownLeaders, broker),
         counts,
+        broker.rights,
     )
     dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker, dispatcher.counts_of(PRODUCE)))
     dispatcher.serve_hot(FETCH, fetch)

@@ -24,9 +24,11 @@ from penstock.broker.partition import Partition
 from penstock.broker.produce_waits import ProduceWaits, ProduceWay, told_after_append
 from penstock.broker.request_counts import ApiCounts
 from penstock.broker.requests import frame_of
+from penstock.broker.rights import HotAsker
 from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.broker.transactional_produce import TransactionalProduce, has_transactional_batch
 from penstock.log.partition_log import Appended
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
@@ -67,6 +69,7 @@ class Produce:
     def __init__(self, broker: Broker, counts: ApiCounts) -> None:
         self.broker = broker
         self.counts = counts
+        self.rights = broker.rights
         self.partitions = broker.partitions
         self.disk = broker.world.disk
         self.wall_ms = broker.world.clock.wall_ms
@@ -85,6 +88,19 @@ class Produce:
             self._remember(connection, version, frame, request)
         return response
 
+    def asker(self, connection: Connection) -> HotAsker:
+        return HotAsker(connection.principal, connection.peer.host, API.key)
+
+    def _may_go_on(self, connection: Connection, topic: str, transactional_id: str | None) -> bool:
+        """Whether requests like this one need not be judged again, until a rule changes."""
+        if not self.rights.is_on:
+            return True
+        who = self.asker(connection)
+        is_allowed = self.rights.allows(who, Operation.WRITE, ResourceType.TOPIC, topic, is_told=False)
+        if not is_allowed or transactional_id is None:
+            return is_allowed
+        return self.rights.allows(who, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id, is_told=False)
+
     def _remember(self, connection: Connection, version: int, frame: memoryview, request: ProduceRequest) -> None:
         """Leave a shortcut for requests like this one, if it is of the common shape."""
         topic = request.topic_data[0] if len(request.topic_data) == 1 else None
@@ -96,6 +112,8 @@ class Produce:
         partition = self.partitions.get(TopicPartition(name or "", data.index))
         head_end = head_end_of(frame, len(data.records or b""), version)
         if partition is None or head_end is None or request.acks not in (1, -1) or name in INTERNAL_TOPICS:
+            return
+        if not self._may_go_on(connection, partition.name.topic, request.transactional_id):
             return
         wait = None
         if request.acks == -1:
@@ -208,6 +226,7 @@ class _Produce:
             raise ApiError(Error.UNSUPPORTED_VERSION, f"produce is served from version {FIRST_SERVED_VERSION} on")
         if self._request.acks not in (0, 1, -1):
             raise ApiError(Error.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {self._request.acks}")
+        self._check_may_write(topic)
         if data.records is None:
             raise ApiError(Error.INVALID_RECORD, "there are no records for this partition")
         if self._version >= TOPIC_IDS_SINCE:
@@ -217,6 +236,14 @@ class _Produce:
         if partition.name.topic in INTERNAL_TOPICS:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {partition.name.topic}")
         return partition
+
+    def _check_may_write(self, topic: ProduceRequestTopic) -> None:
+        rights = self._handler.rights
+        if rights.is_on:
+            by_id = self._version >= TOPIC_IDS_SINCE
+            name = self._handler.partitions.name_of_id(topic.topic_id) if by_id else topic.name
+            if name is not None:
+                rights.check(self._handler.asker(self._connection), Operation.WRITE, ResourceType.TOPIC, name)
 
     def _append(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
         assert data.records is not None
@@ -363,6 +390,9 @@ class _ProduceInTransaction(_Produce):
         """The partitions that are here; ApiError if the whole request is wrong."""
         if self._request.transactional_id is None:
             raise _without_transactional_id()
+        transactional_id = self._request.transactional_id
+        who = self._handler.asker(self._connection)
+        self._handler.rights.check(who, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         self._transaction = TransactionalProduce(self._handler.broker, self._request.transactional_id, self._version)
         found: list[_Found] = []
         for topic, data, answer in parts:

@@ -39,7 +39,9 @@ from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.read_replicas import THE_LEADER, preferred_read_replica
 from penstock.broker.request_counts import ApiCounts
+from penstock.broker.rights import HotAsker, Rights
 from penstock.log.ranges import LogRange
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.codec import decoder
 from penstock.wire.fetch_response import (
     ENDPOINTS_SINCE,
@@ -79,6 +81,7 @@ class Fetch:
         racks: ClusterView | None,
         leaders_on: Callable[[str], KnownLeaders] | None,
         counts: ApiCounts,
+        rights: Rights,
     ) -> None:
         """`racks` is given where consumers are sent to replicas in their own rack; leaders are found by listener."""
         self.partitions = partitions
@@ -90,12 +93,16 @@ class Fetch:
         self.racks = racks
         self.leaders_on = leaders_on
         self.counts = counts
+        self.rights = rights
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
     ) -> Response | None:
         request, _ = decoder(FetchRequest, version)(frame, position)
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+            who = HotAsker(connection.principal, connection.peer.host, API.key)
+            if not self.rights.allows(who, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+                return self._refused_follower(version, correlation_id, request)
             return self.followers.handle(connection, version, correlation_id, request)
         try:
             session, items, is_full = self._session_of(request, version)
@@ -103,6 +110,31 @@ class Fetch:
             self.counts.refused(error.error)
             return encode_fetch_response(version, correlation_id, [], error=error.error)
         return _Fetch(self, connection, version, correlation_id, request, session, items, is_full).run()
+
+    def _refused_follower(self, version: int, correlation_id: int, request: FetchRequest) -> Response:
+        """For whoever says to be a replica, and is no broker."""
+        error = Error.TOPIC_AUTHORIZATION_FAILED
+        self.counts.refused(error)
+        topics: list[TopicAnswer[FileRange]] = [
+            TopicAnswer(row.topic, row.topic_id, [PartitionAnswer(part.partition, error) for part in row.partitions])
+            for row in request.topics
+        ]
+        return encode_fetch_response(version, correlation_id, topics)
+
+    def judged(self, connection: Connection, items: list[FetchedPartition]) -> dict[str, bool] | None:
+        """Which of the topics may be read, as far as they are known; None if all may."""
+        if not self.rights.is_on:
+            return None
+        who = HotAsker(connection.principal, connection.peer.host, API.key)
+        names: set[str | None] = set()
+        for item in items:
+            by_id = isinstance(item.topic_key, UUID)
+            names.add(self.partitions.name_of_id(item.topic_key) if by_id else item.name.topic)  # type: ignore[arg-type]
+        return {
+            name: self.rights.allows(who, Operation.READ, ResourceType.TOPIC, name)
+            for name in names
+            if name is not None
+        }
 
     def _session_of(
         self, request: FetchRequest, version: int
@@ -160,6 +192,7 @@ class _Fetch:
         "_is_over",
         "_is_planned",
         "_items",
+        "_judged",
         "_lacks_aborted",
         "_missing_bytes",
         "_rack",
@@ -192,6 +225,7 @@ class _Fetch:
         self._rack = request.rack_id if version >= RACKS_SINCE else ""
         self._session = session
         self._items = items
+        self._judged = handler.judged(connection, items)
         self._is_full = is_full
         self._answers: list[tuple[FetchedPartition, Answer]] = []
         self._ranges: list[tuple[Answer, Partition, LogRange]] = []
@@ -268,14 +302,26 @@ class _Fetch:
             assert isinstance(item.topic_key, UUID)
             if item.topic_key == NO_ID:
                 raise ApiError(Error.UNKNOWN_TOPIC_ID)
+            self._check_may_read(partitions.name_of_id(item.topic_key))
             partition = partitions.find_by_id(item.topic_key, item.name.partition)
             item.name = partition.name
         else:
+            self._check_may_read(item.name.topic)
             partition = partitions.find(item.name.topic, item.name.partition)
         if partition.leader is None and (not self._rack or partition.is_reworking):
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         partition.check_epoch(item.current_leader_epoch)
         return partition
+
+    def _check_may_read(self, topic: str | None) -> None:
+        """By what was judged when the request came; a topic that was not known then is not known yet."""
+        if self._judged is None or topic is None:
+            return
+        may_read = self._judged.get(topic)
+        if may_read is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_ID)
+        if not may_read:
+            raise ApiError(Error.TOPIC_AUTHORIZATION_FAILED)
 
     def _is_better_elsewhere(self, item: FetchedPartition, partition: Partition, answer: Answer) -> bool:
         """Whether the consumer is told to read from another replica."""
