@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from penstock import __version__
@@ -104,6 +104,12 @@ class RunningBroker:
     async def failed(self) -> None:
         """Returns when the broker cannot go on."""
         await self._failed.wait()
+
+    async def make_users(self, passwords: Mapping[str, str]) -> None:
+        """Users whom a new cluster begins with, made by the controller where they are missing."""
+        if self.broker.role.is_controller:
+            for user, password in passwords.items():
+                await self.broker.users.make(user, password, self.broker.world.random)
 
     async def stop(self) -> None:
         """Hand over what is led here, let what is under way end, flush, and leave a clean mark."""

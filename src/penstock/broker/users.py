@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.base.errors import ApiError, Error
+from penstock.base.world import Random
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole
 from penstock.broker.login_settings import OwnLogin
 from penstock.controller.configs import set_configs
 from penstock.controller.plan import ClusterState, Plan
 from penstock.sasl.exchange import Login
-from penstock.sasl.scram import HASH_NAMES, ITERATIONS_MIN
+from penstock.sasl.scram import HASH_NAMES, ITERATIONS_MIN, salted_password
 from penstock.sasl.scram_server import (
+    DEFAULT_ITERATIONS,
+    SALT_BYTES,
     STORED_ITERATIONS_MAX,
     Credential,
     Found,
@@ -86,6 +89,17 @@ class Users:
             for number, name in MECHANISM_NAMES.items()
             if name in values
         }
+
+    async def make(self, user: str, password: str, random: Random) -> None:
+        """Where the controller is: a user with all mechanisms, unless there is one by this name."""
+        if self.iterations_of(user):
+            return
+        upsertions = []
+        for number, mechanism in MECHANISM_NAMES.items():
+            salt = random.randbytes(SALT_BYTES)
+            salted = salted_password(HASH_NAMES[mechanism], password, salt, DEFAULT_ITERATIONS)
+            upsertions.append(Upsertion(number, DEFAULT_ITERATIONS, salt, salted))
+        await self.alter(user, [], upsertions)
 
     async def alter(self, user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> None:
         """Where the controller is: all of what is asked for one user, or ApiError and nothing of it."""
