@@ -7,6 +7,7 @@ from collections import Counter
 from penstock.base.errors import Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -16,8 +17,12 @@ from penstock.wire.messages.k50_describe_user_scram_credentials import (
 
 
 def handle(
-    broker: Broker, request: DescribeUserScramCredentialsRequest, _context: RequestContext
+    broker: Broker, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
+    if not broker.rights.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeUserScramCredentialsResponse(
+            error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message="the cluster may not be described"
+        )
     asked = [user.name for user in request.users or ()]
     repeats = {name for name, count in Counter(asked).items() if count > 1}
     names = list(dict.fromkeys(asked)) or broker.users.names()  # no names: everybody

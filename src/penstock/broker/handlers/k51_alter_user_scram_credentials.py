@@ -33,7 +33,7 @@ async def handle(
             broker.audit.record(
                 "user_altered",
                 user=user,
-                by=str(context.connection.principal),
+                by=str(context.principal),
                 mechanisms_set=[each.mechanism for each in upsertions] or None,
                 mechanisms_deleted=deletions or None,
             )
