@@ -18,12 +18,14 @@ from penstock.base.settings import Settings, SettingsError, TypedSettings
 from penstock.base.tls_settings import TlsFiles, read_tls, server_context
 from penstock.base.tls_stream import TlsError, TlsStream
 from penstock.base.world import Stream, World
+from penstock.broker.bearer_tokens import BearerTokens
 from penstock.broker.connection import Connection, Dispatch
 from penstock.broker.login_settings import login_rules, plain_users
 from penstock.broker.sasl_login import LoginRules, Record, SaslLogin
 from penstock.broker.users import Users
-from penstock.sasl import plain, scram
+from penstock.sasl import oauthbearer, plain, scram
 from penstock.sasl.exchange import ServerExchange
+from penstock.sasl.oauthbearer import OAuthBearerServer
 from penstock.sasl.plain import PlainServer
 from penstock.sasl.scram_server import Found, ScramServer
 from penstock.security.certificate_names import NoRuleError, Rule, parse_rules, user_of
@@ -46,6 +48,7 @@ class ListenerGreeting:
         self._users = users
         self._behind = behind
         self._record = record
+        self.tokens: BearerTokens | None = None
         self._rules: LoginRules | None = None
         self._plain_users: dict[str, str] = {}
         self._settings = settings
@@ -61,6 +64,8 @@ class ListenerGreeting:
             self._use_tls(settings.for_listener(self._listener.name))
         if self._listener.protocol.has_login:
             rules = login_rules(settings, self._listener)
+            if oauthbearer.MECHANISM in rules.mechanisms and self.tokens is None:
+                self.tokens = BearerTokens(self._world, settings, self._listener)
             self._plain_users = plain_users(settings, self._listener.name)
             self._rules = rules
         self._settings = settings
@@ -119,6 +124,9 @@ class ListenerGreeting:
     def _exchange(self, mechanism: str) -> ServerExchange:
         if mechanism == plain.MECHANISM:
             return PlainServer(self._plain_users.get)
+        if mechanism == oauthbearer.MECHANISM:
+            assert self.tokens is not None
+            return OAuthBearerServer(self.tokens.judge)
         assert mechanism in scram.HASH_NAMES
 
         def find(user: str, is_token: bool) -> Found | None:
@@ -156,7 +164,14 @@ class Greetings:
                 logger.error("listener %s keeps its security settings: %s", name, _joined(error.problems))
 
     async def look_again_forever(self) -> None:
-        """Certificates that are replaced in their files are taken over."""
+        """Certificates that are replaced in their files are taken over, and keys for tokens fetched."""
+        async with asyncio.TaskGroup() as tasks:
+            for greeting in self._of_listener.values():
+                if greeting.tokens is not None:
+                    tasks.create_task(greeting.tokens.fetch_forever())
+            tasks.create_task(self._look_for_certificates())
+
+    async def _look_for_certificates(self) -> None:
         while True:
             await asyncio.sleep(FILES_EVERY_S)
             for name, greeting in self._of_listener.items():

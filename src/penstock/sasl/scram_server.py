@@ -207,7 +207,11 @@ def _text_of(message: bytes) -> str:
 
 
 def _from_base64(text: str) -> bytes:
+    """Written in one way only: spare bits at the end are no place to hide a change."""
     try:
-        return b64decode(text, validate=True)
+        decoded = b64decode(text, validate=True)
     except (Base64Error, ValueError):
         raise LoginFailed(_NOT_SCRAM) from None
+    if b64encode(decoded).decode() != text:
+        raise LoginFailed(_NOT_SCRAM)
+    return decoded
