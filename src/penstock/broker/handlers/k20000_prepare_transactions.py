@@ -14,7 +14,8 @@ async def handle(
     broker: Broker, request: PrepareTransactionsRequest, context: RequestContext
 ) -> PrepareTransactionsResponse:
     try:
-        broker.rights.check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.name)
+        for name in (request.name, *(each.transactional_id for each in request.transactions)):
+            broker.rights.check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
         response: PrepareTransactionsResponse = await broker.transactions.of_key(MARK + request.name).ask(
             lambda machine, token, now: machine.many.prepare(token, request, now)
         )
