@@ -51,6 +51,8 @@ from penstock.broker.handlers import (
     k45_alter_partition_reassignments,
     k46_list_partition_reassignments,
     k47_offset_delete,
+    k48_describe_client_quotas,
+    k49_alter_client_quotas,
     k50_describe_user_scram_credentials,
     k51_alter_user_scram_credentials,
     k56_alter_partition,
@@ -75,6 +77,14 @@ from penstock.broker.handlers import (
 from penstock.broker.handlers.config_resources import judged_first
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
 from penstock.broker.handlers.known_leaders import KnownLeaders
+from penstock.broker.mutation_quotas import (
+    Mutations,
+    added_partitions,
+    created_partitions,
+    deleted_partitions,
+    held,
+    limited,
+)
 from penstock.broker.replica_throttle import Limit, ReplicaThrottle
 from penstock.broker.request_counts import ApiCounts
 from penstock.broker.requests import AsyncHandler, Dispatcher, RequestContext
@@ -121,6 +131,8 @@ from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMEN
 from penstock.wire.messages.k45_alter_partition_reassignments import API as ALTER_PARTITION_REASSIGNMENTS
 from penstock.wire.messages.k46_list_partition_reassignments import API as LIST_PARTITION_REASSIGNMENTS
 from penstock.wire.messages.k47_offset_delete import API as OFFSET_DELETE
+from penstock.wire.messages.k48_describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS
+from penstock.wire.messages.k49_alter_client_quotas import API as ALTER_CLIENT_QUOTAS
 from penstock.wire.messages.k50_describe_user_scram_credentials import API as DESCRIBE_USER_SCRAM_CREDENTIALS
 from penstock.wire.messages.k51_alter_user_scram_credentials import API as ALTER_USER_SCRAM_CREDENTIALS
 from penstock.wire.messages.k56_alter_partition import API as ALTER_PARTITION
@@ -147,6 +159,7 @@ _PLAIN = (
     (DESCRIBE_ACLS, k29_describe_acls.handle),
     (DESCRIBE_CONFIGS, k32_describe_configs.handle),
     (DESCRIBE_USER_SCRAM_CREDENTIALS, k50_describe_user_scram_credentials.handle),
+    (DESCRIBE_CLIENT_QUOTAS, k48_describe_client_quotas.handle),
     (DESCRIBE_CLUSTER, k60_describe_cluster.handle),
     (DESCRIBE_PRODUCERS, k61_describe_producers.handle),
     (LIST_CONFIG_RESOURCES, k74_list_config_resources.handle),
@@ -190,11 +203,9 @@ _ASYNC = (
     (ENVELOPE, k20007_envelope.handle),
 )
 _BY_CONTROLLER = (
-    (CREATE_TOPICS, k19_create_topics.handle, k19_create_topics.refused),
-    (DELETE_TOPICS, k20_delete_topics.handle, k20_delete_topics.refused),
     (CREATE_ACLS, k30_create_acls.handle, k30_create_acls.refused),
     (DELETE_ACLS, k31_delete_acls.handle, k31_delete_acls.refused),
-    (CREATE_PARTITIONS, k37_create_partitions.handle, k37_create_partitions.refused),
+    (ALTER_CLIENT_QUOTAS, k49_alter_client_quotas.handle, k49_alter_client_quotas.refused),
     (ELECT_LEADERS, k43_elect_leaders.handle, k43_elect_leaders.refused),
     (
         ALTER_PARTITION_REASSIGNMENTS,
@@ -214,6 +225,12 @@ _BY_CONTROLLER = (
     (UNREGISTER_BROKER, k64_unregister_broker.handle, k64_unregister_broker.refused),
 )
 """What the controller decides, and how the others refuse it if there is none."""
+_MUTATIONS = (
+    (CREATE_TOPICS, k19_create_topics, Mutations(6, ("topics",), "topics", created_partitions)),
+    (DELETE_TOPICS, k20_delete_topics, Mutations(5, ("topics", "topic_names"), "responses", deleted_partitions)),
+    (CREATE_PARTITIONS, k37_create_partitions, Mutations(3, ("topics",), "results", added_partitions)),
+)
+"""What creates and deletes partitions, of which a client may have a quota."""
 _SETTINGS = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
 
 
@@ -272,6 +289,7 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
         counts,
         broker.rights,
     )
+    fetch.quotas = broker.quotas
     dispatcher.serve_hot(PRODUCE, k00_produce.Produce(broker, dispatcher.counts_of(PRODUCE)))
     dispatcher.serve_hot(FETCH, fetch)
     dispatcher.serve(API_VERSIONS, k18_api_versions.ApiVersions(dispatcher))
@@ -285,6 +303,9 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     for api, handle_there, refused in _BY_CONTROLLER:
         here = with_cluster_right(broker, api, partial(handle_there, broker), refused)
         dispatcher.serve_async(api, broker.forwarding.handler(api, here, refused))
+    for api, changing, mutations in _MUTATIONS:
+        here = limited(broker, mutations, changing.refused, partial(changing.handle, broker))
+        dispatcher.serve_async(api, held(broker, broker.forwarding.handler(api, here, changing.refused)))
     for api, module in _SETTINGS:
         forwarded = broker.forwarding.handler(api, partial(module.handle, broker), module.refused)
         dispatcher.serve_async(api, judged_first(broker, module.changes_of, module.refusal, forwarded))

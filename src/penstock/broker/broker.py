@@ -13,6 +13,7 @@ from penstock.base.settings import Settings, SettingsError, Source
 from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
 from penstock.broker.audit_log import AuditLog
+from penstock.broker.client_quotas import ClientQuotas
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.compactor import Compactor
 from penstock.broker.controller_duties import ControllerDuties
@@ -60,6 +61,7 @@ class Broker:
     settings: Settings
     audit: AuditLog
     rights: Rights
+    quotas: ClientQuotas
     view: ClusterView
     membership: Membership
     peers: Peers

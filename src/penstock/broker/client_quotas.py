@@ -24,6 +24,7 @@ from penstock.security.quota_rates import Meter, TokenBucket, Windows
 from penstock.security.quotas import CLIENT_KEYS, CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST, QuotaTable
 
 METERS_SWEPT_FROM = 1000
+UNLIMITED_BYTES = 1 << 62
 
 _MeterKey = tuple[str, str | None, str | None]
 
@@ -94,7 +95,6 @@ class ClientQuotas:
             self._meter(PRODUCE, principal.name, client_id),
             self._meter(FETCH, principal.name, client_id),
             self._meter(REQUEST, principal.name, client_id),
-            self._bucket(principal.name, client_id),
         )
 
     def _meter(self, key: str, user: str, client_id: str) -> Meter | None:
@@ -155,12 +155,12 @@ class ClientQuotas:
 
         return is_free
 
-    def fetch_bytes_max(self, connection: Connection) -> float | None:
-        """How much can be told at once without a wait; None without a limit."""
+    def fetch_bytes_max(self, connection: Connection) -> int:
+        """How much can be told at once without a wait."""
         allowance = self.of(connection)
         if allowance is None or allowance.fetch is None:
-            return None
-        return allowance.fetch.bound * allowance.fetch.burst_max
+            return UNLIMITED_BYTES
+        return int(allowance.fetch.bound * allowance.fetch.burst_max)
 
     def fetched(self, connection: Connection, size_bytes: int) -> tuple[int, bool]:
         """An answer to a fetch is about to be sent: for how long its client is held, and whether it is sent empty.
@@ -202,10 +202,12 @@ class ClientQuotas:
         if allowance is not None and allowance.request is not None:
             allowance.request.take(seconds * 100, self.now_ms())  # percents of one second
 
-    def mutations(self, connection: Connection) -> TokenBucket | None:
+    def mutations(self, principal: Principal, client_id: str) -> TokenBucket | None:
         """What a client may change of the cluster's topics; None without a limit."""
-        allowance = self.of(connection)
-        return None if allowance is None else allowance.mutation
+        if MUTATION not in self.table.limits or client_id.startswith(CLIENT_ID_PREFIX):
+            return None
+        self._sweep()
+        return self._bucket(principal.name, client_id)
 
     def hold_for_mutations(self, connection: Connection, throttle_ms: int) -> None:
         self._hold(connection, MUTATION, throttle_ms)

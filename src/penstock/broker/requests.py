@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from penstock.base.errors import Error
 from penstock.base.world import Clock
 from penstock.broker._exchange import TIMED_ONE_IN, FrameDispatch
+from penstock.broker.client_quotas import ClientQuotas, Timed
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.request_counts import ApiCounts
@@ -70,8 +71,9 @@ AsyncHandler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 class Dispatcher(FrameDispatch):
     """The table of what this broker serves; called once for each frame."""
 
-    def __init__(self, peer_log: PeerLog, clock: Clock) -> None:
+    def __init__(self, peer_log: PeerLog, clock: Clock, quotas: ClientQuotas | None = None) -> None:
         super().__init__()
+        self._quotas = quotas
         self._peer_log = peer_log
         self._monotonic = clock.monotonic
         self._routes: dict[int, tuple[Api, HotHandler, ApiCounts]] = {}
@@ -137,6 +139,8 @@ class Dispatcher(FrameDispatch):
             raise
         except Exception:
             raise self._failed(f"{api.name} version {version}", connection) from None
+        if self._quotas is not None and self._quotas.limits_requests:
+            self._quotas.spent(connection, self._monotonic() - started_s)
         if response is None:
             connection.count_when_answered(counts, started_s)
         else:
@@ -171,6 +175,7 @@ class Dispatcher(FrameDispatch):
             context = RequestContext.of(connection, api, version, correlation_id)
             answer = handler(request, context)
             counts.count_errors(answer)
+            self._tell_throttle(connection, answer)
             return frame_of(answer, api, version, correlation_id)
 
         return call
@@ -187,8 +192,9 @@ class Dispatcher(FrameDispatch):
 
             async def run() -> None:
                 try:
-                    answer = await handler(request, context)
+                    answer = await self._timed(connection, handler(request, context))
                     counts.count_errors(answer)
+                    self._tell_throttle(connection, answer)
                     connection.fill(slot, frame_of(answer, api, version, correlation_id))
                 except Exception:
                     connection.close(str(self._failed(f"{api.name} version {version}", connection)))
@@ -199,6 +205,22 @@ class Dispatcher(FrameDispatch):
             return None
 
         return call
+
+    async def _timed(self, connection: Connection, awaited: Awaitable[Any]) -> Any:
+        """What is awaited; its time is counted where that matters."""
+        quotas = self._quotas
+        if quotas is None or not quotas.limits_requests:
+            return await awaited
+        timed = Timed(awaited, self._monotonic)
+        answer = await timed
+        quotas.spent(connection, timed.spent_s)
+        return answer
+
+    def _tell_throttle(self, connection: Connection, answer: Any) -> None:
+        if self._quotas is not None and self._quotas.limits_requests:
+            throttle_ms = self._quotas.requested(connection)
+            if throttle_ms and hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
 
 
 def frame_of(message: Any, api: Api, version: int, correlation_id: int) -> bytearray:

@@ -23,6 +23,7 @@ from penstock.broker.api_table import serve_all
 from penstock.broker.audit_log import AuditLog
 from penstock.broker.background import Background
 from penstock.broker.broker import Broker
+from penstock.broker.client_quotas import ClientQuotas
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.compactor import Compactor
 from penstock.broker.connection import Intake
@@ -166,6 +167,7 @@ async def start_broker(
         settings=settings,
         audit=audit,
         rights=rights,
+        quotas=ClientQuotas(world.clock, settings),
         view=view,
         membership=membership,
         peers=peers,
@@ -224,6 +226,9 @@ async def _serve(
             broker.partitions.cordoned = frozenset(broker.settings.list("cordoned.log.dirs"))
             server.limits = connection_limits(broker.settings)
             broker.greetings.use(broker.settings)
+        if any(name.startswith(("users/", "clients/", "ips/")) for name in change.configs):
+            broker.quotas.use({name: stored.values for name, stored in broker.view.configs.items()})
+            server.forget_shortcuts()
         is_admitted = broker.membership.is_admitted
         if is_admitted and not was_admitted:
             await broker.partitions.loss_is_known()
@@ -244,10 +249,11 @@ async def _serve(
         return partition_config(broker.topics.settings_of(topic), broker.settings)
 
     broker.reload_dynamic_settings()
+    broker.quotas.use({name: stored.values for name, stored in broker.view.configs.items()})
     await broker.partitions.follow(sorted(broker.view.topics), config_of, may_lead=False)
     broker.view.on_change(view_changed)
     peer_log = PeerLog(world.clock)
-    dispatcher = Dispatcher(peer_log, world.clock)
+    dispatcher = Dispatcher(peer_log, world.clock, broker.quotas)
     serve_all(dispatcher, broker)
     limits = connection_limits(broker.settings)
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.security.principal import Principal
-from penstock.security.quota_rates import Meter, TokenBucket
+from penstock.security.quota_rates import Meter
 
 
 @dataclass(slots=True)
@@ -17,4 +17,3 @@ class Allowance:
     produce: Meter | None
     fetch: Meter | None
     request: Meter | None
-    mutation: TokenBucket | None

@@ -75,6 +75,7 @@ class Produce:
         self.wall_ms = broker.world.clock.wall_ms
         self.asking: set[asyncio.Future[None]] = set()  # transactions whose coordinator is being asked
         self.waits = ProduceWaits(broker.world.clock, counts)
+        self.quotas = broker.quotas
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
@@ -83,6 +84,8 @@ class Produce:
         is_ordinary = request.transactional_id is None and not has_transactional_batch(request)
         kind = _Produce if is_ordinary else _ProduceInTransaction
         produce = kind(self, connection, version, correlation_id, request)
+        if self.quotas.is_limiting:
+            produce.throttle_ms = self.quotas.produced(connection, len(frame))
         response = produce.run()
         if produce.is_appended and version >= FIRST_SHAPED_VERSION:
             self._remember(connection, version, frame, request)
@@ -121,7 +124,9 @@ class Produce:
             wait = ProduceWay(self.waits, connection, partition, request.timeout_ms, refusal).begin
         shape = answer_shape(version, topic.topic_id.bytes if by_id else topic.name.encode())
         append = self.append if request.transactional_id is None else self._append_to_open
-        again = ProduceAgain(frame, head_end, append, partition, shape, wait, is_flexible=version >= FLEXIBLE_SINCE)
+        is_free = self.quotas.produces_freely(connection)
+        is_flexible = version >= FLEXIBLE_SINCE
+        again = ProduceAgain(frame, head_end, append, partition, shape, wait, is_flexible=is_flexible, is_free=is_free)
         connection.remember(head_end, again.head, again)
 
     def append(self, partition: Partition, records: memoryview) -> Appended:
@@ -154,6 +159,7 @@ class _Produce:
         self._correlation_id = correlation_id
         self._request = request
         self._answers = [ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id) for topic in request.topic_data]
+        self.throttle_ms = 0  # for how long the producer is held, because of its quota
         self._unappended = 0
         self._uncommitted: dict[int, tuple[Partition, ProduceResponsePartition, Callable[[Error], None]]] = {}
         self._slot: Slot | None = None
@@ -327,7 +333,7 @@ class _Produce:
         if self._request.acks == 0:
             self._close_on_error()
             return None
-        answer = ProduceResponse(responses=self._answers)
+        answer = ProduceResponse(responses=self._answers, throttle_time_ms=self.throttle_ms)
         if self._version >= NAMES_LEADER_SINCE:
             self._name_leaders(answer)
         return frame_of(answer, API, self._version, self._correlation_id)

@@ -23,6 +23,7 @@ from uuid import UUID
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import NO_ID, TopicPartition
 from penstock.base.world import Clock, Disk
+from penstock.broker.client_quotas import ClientQuotas
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.connection import Connection, FileRange, Response, Slot
 from penstock.broker.fetch_sessions import (
@@ -93,6 +94,7 @@ class Fetch:
         self.racks = racks
         self.leaders_on = leaders_on
         self.counts = counts
+        self.quotas: ClientQuotas | None = None
         self.rights = rights
 
     def __call__(
@@ -270,6 +272,8 @@ class _Fetch:
         self._watched.clear()
         self._lacks_aborted = False
         room_bytes = min(self._request.max_bytes, self._handler.bytes_max)
+        if (quotas := self._handler.quotas) is not None and quotas.is_limiting:
+            room_bytes = min(room_bytes, quotas.fetch_bytes_max(self._connection))
         total_bytes = 0
         is_urgent = not self._items
         for item in self._items:
@@ -474,6 +478,13 @@ class _Fetch:
         self._connection.fill(self._slot, self._response())
 
     def _response(self) -> Response:
+        quotas = self._handler.quotas
+        throttle_ms = 0
+        if quotas is not None and quotas.is_limiting:
+            size_bytes = sum(found.size_bytes for answer, _, found in self._ranges if answer.records is not None)
+            throttle_ms, is_empty = quotas.fetched(self._connection, size_bytes)
+            if is_empty:
+                return self._nothing_yet(throttle_ms)
         topics: dict[object, TopicAnswer[FileRange]] = {}
         session = self._session
         is_misled = False
@@ -500,8 +511,20 @@ class _Fetch:
             self._version,
             self._correlation_id,
             list(topics.values()),
+            throttle_ms=throttle_ms,
             session_id=session_id,
             endpoints=self._name_leaders() if is_misled and self._version >= ENDPOINTS_SINCE else (),
+        )
+
+    def _nothing_yet(self, throttle_ms: int) -> Response:
+        """For a consumer over its quota. Where it began a session, it begins another: it was told of no partition."""
+        session = self._session
+        if session is not None and self._is_full:
+            self._handler.sessions.close(session.session_id)
+            session = None
+        session_id = session.session_id if session is not None else 0
+        return encode_fetch_response(
+            self._version, self._correlation_id, [], throttle_ms=throttle_ms, session_id=session_id
         )
 
     def _name_leaders(self) -> list[EndpointAnswer]:
