@@ -98,6 +98,12 @@ def _user() -> typer.Typer:
     return app
 
 
+def _acl() -> typer.Typer:
+    from penstock.cli.acl import app
+
+    return app
+
+
 def _log() -> typer.Typer:
     from penstock.cli.log import app
 
@@ -122,6 +128,7 @@ COMMANDS = (
     Command("cluster", "Watch brokers, elect leaders, move copies.", _cluster),
     Command("config", "Show and change the settings of topics and brokers.", _config),
     Command("user", "Add, list and delete users who log in with SCRAM.", _user),
+    Command("acl", "Allow, deny and list what users may do.", _acl),
     Command("log", "Look into the files of a data folder.", _log),
     Command("doctor", "Check this machine and say what to do.", _doctor),
 )
