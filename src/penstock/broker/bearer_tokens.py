@@ -56,6 +56,11 @@ class BearerTokens:
                 [f"listener {listener.name}: OAUTHBEARER needs {_URL}, which is file:///…, https://… or http://…"]
             )
 
+    @property
+    def key_ids(self) -> list[str]:
+        """Of the keys that are known now."""
+        return list(self._keys)
+
     # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def judge(self, token: str) -> Login:
