@@ -240,4 +240,4 @@ class Timed:
             try:
                 step, value = steps.send, (yield waits_for)
             except BaseException as error:
-                step, value = steps.throw, error  # type: ignore[assignment]
+                step, value = steps.throw, error
