@@ -10,7 +10,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _SYSTEM = "the operating system sizes the buffers of connections between brokers"
-_QUOTAS = "quotas are not in this release"
 _SECURITY = "this release has plain listeners only"
 
 PENDING_SETTINGS = MappingProxyType(
@@ -18,9 +17,6 @@ PENDING_SETTINGS = MappingProxyType(
         "request.timeout.ms": "each kind of request between brokers has a time of its own",
         "replica.socket.receive.buffer.bytes": _SYSTEM,
         "alter.log.dirs.": "moves between log directories are paced evenly, without windows of time",
-        "quota.": _QUOTAS,
-        "controller.quota.": _QUOTAS,
-        "max.connection.creation.rate": _QUOTAS,
         "delegation.token.": _SECURITY,
     }
 )

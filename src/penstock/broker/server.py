@@ -14,6 +14,7 @@ from typing import Protocol
 
 from penstock.base.world import Address, Clock, Listener, Network, SocketOptions, Stream
 from penstock.broker.connection import Connection, Dispatch, Intake
+from penstock.broker.connection_rates import ConnectionRates
 from penstock.broker.peer_log import PeerLog
 
 SWEEP_S = 1.0
@@ -88,6 +89,8 @@ class Server:
         self._from_host: Counter[str] = Counter()
         self._is_draining = False
         self._early: list[tuple[Stream, str]] | None = []  # those who came before the broker can serve
+        self.rates: ConnectionRates | None = None
+        """Where there are limits to how fast connections come."""
 
     async def listen(
         self, name: str, host: str, port: int, options: SocketOptions, greeting: Greeting | None = None
@@ -123,6 +126,10 @@ class Server:
         for stream, listener_name in early:
             self._accept(stream, listener_name)
 
+    @property
+    def _taken(self) -> int:
+        return len(self._connections) + (self.rates.waiting_count if self.rates is not None else 0)
+
     def _accept(self, stream: Stream, listener_name: str) -> None:
         host = stream.peer.host
         waiting = self._early
@@ -130,7 +137,7 @@ class Server:
             waiting.append((stream, listener_name))
         elif self._is_draining:
             stream.close()
-        elif waiting is not None or len(self._connections) >= self.limits.connections_max:
+        elif waiting is not None or self._taken >= self.limits.connections_max:
             self.peer_log.warn(host, f"refused: {self.limits.connections_max} connections are open (max.connections)")
             self.refused["max.connections"] += 1
             stream.close()
@@ -138,7 +145,16 @@ class Server:
             self.peer_log.warn(host, "refused: too many connections from this address (max.connections.per.ip)")
             self.refused["max.connections.per.ip"] += 1
             stream.close()
+        elif self.rates is not None:
+            self.rates.take(stream, listener_name, self._serve)
         else:
+            self._serve(stream, listener_name)
+
+    def _serve(self, stream: Stream, listener_name: str) -> None:
+        if self._is_draining or len(self._connections) >= self.limits.connections_max:
+            stream.close()  # that was not so when it began to wait
+        else:
+            host = stream.peer.host
             self._from_host[host] += 1
             greeting = self._greetings[listener_name]
             if greeting is not None:
@@ -191,6 +207,8 @@ class Server:
             listener.close()
         for stream, _ in self._early or ():
             stream.close()
+        if self.rates is not None:
+            self.rates.stop()
         for connection in list(self._connections):
             connection.mute(True)
         deadline = self._clock.monotonic() + drain_s_max

@@ -27,6 +27,7 @@ from penstock.broker.client_quotas import ClientQuotas
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.compactor import Compactor
 from penstock.broker.connection import Intake
+from penstock.broker.connection_rates import ConnectionRates
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
@@ -201,6 +202,7 @@ async def start_broker(
         greetings=Greetings(world, users, audit.record),
     )
     broker.followers.on_broken = broker.doubts.arise
+    role.record = partitions.record = audit.record
     audit.open()
     try:
         return await _serve(broker, coordination, process_figures)
@@ -257,6 +259,7 @@ async def _serve(
     serve_all(dispatcher, broker)
     limits = connection_limits(broker.settings)
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
+    server.rates = ConnectionRates(broker.quotas, lambda listener: _connection_rate(broker.settings, listener))
     broker.rights.on_change(server.forget_shortcuts)
     session = SessionCounts(coordination, world.clock)
     metrics = Metrics(Metered(broker, server, dispatcher, session, LoopDelay(world.clock), process_figures))
@@ -418,3 +421,9 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
         idle_s_max=idle_ms / 1000 if idle_ms >= 0 else math.inf,
         frame_s_max=settings.integer("connection.frame.timeout.ms") / 1000,
     )
+
+
+def _connection_rate(settings: Settings, listener: str) -> int:
+    """How many connections may come in a second: in all, or on one listener."""
+    prefix = f"listener.name.{listener.lower()}." if listener else ""
+    return settings.integer(f"{prefix}max.connection.creation.rate")
