@@ -16,6 +16,8 @@ from penstock.testing.sim_broker import PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of
 from penstock.testing.sim_world import Simulation
 from penstock.wire.api import APIS, OWN_APIS
+from penstock.wire.messages.k03_metadata import MetadataRequest
+from penstock.wire.messages.k18_api_versions import ApiVersionsRequest
 from penstock.wire.messages.k30_create_acls import CreateAclsRequest, CreateAclsRequestAcl
 from penstock.wire.messages.k31_delete_acls import DeleteAclsRequest, DeleteAclsRequestFilter
 from penstock.wire.schema import int8, int16, int32, int64, schema_of
@@ -153,7 +155,7 @@ class Guarded:
 
     async def connect(self, who: Principal) -> SimClient:
         client = await SimClient.connect(self.world, "broker", PORT)
-        await client.call(APIS[18].request(client_software_name="x", client_software_version="1"), 3)
+        await client.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
         self.running._server.connections[-1].principal = who
         return client
 
@@ -218,7 +220,7 @@ def test_every_api_with_no_rights_with_its_rights_and_for_a_super_user(guarded: 
 def test_what_may_not_be_described_is_left_out(guarded: Guarded) -> None:
     async def play(guarded: Guarded) -> None:
         client = await guarded.connect(ALICE)
-        everything = APIS[3].request(topics=None)
+        everything = MetadataRequest(topics=None)
         assert (await client.call(everything, 9)).topics == []
         named = filled(APIS[3].request, {"allow_auto_topic_creation": True, "name": "orders"}, 9)
         missing = filled(APIS[3].request, {"allow_auto_topic_creation": True, "name": "missing"}, 9)
