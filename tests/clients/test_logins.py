@@ -18,10 +18,12 @@ import aiokafka.abc
 import kafka
 import kafka.errors
 import kafka.net.sasl.oauth
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock import columnar
 from penstock.cli.main import run
 
 from .secure_broker import MECHANISMS, PASSWORD, USER, SecureBroker, secure_broker, token
@@ -201,6 +203,26 @@ def test_our_own_commands(broker: SecureBroker, tmp_path: Path, capsys: pytest.C
 
 
 def test_logins_are_on_record_without_secrets(broker: SecureBroker) -> None:
+    for mechanism in WITH_PASSWORD:
+        AdminClient(confluent(broker.librdkafka("SASL_SSL", mechanism))).list_topics(timeout=DEADLINE_S)
     text = (broker.process.data / "logs" / "audit" / "audit.jsonl").read_text() + broker.process.log_text()
     assert PASSWORD not in text
     assert {row["mechanism"] for row in audited(broker, "login")} >= set(WITH_PASSWORD)
+
+
+@pytest.mark.parametrize("mechanism", [*WITH_PASSWORD, "OAUTHBEARER", "SSL"])
+def test_columns(broker: SecureBroker, mechanism: str) -> None:
+    protocol = "SSL" if mechanism == "SSL" else "SASL_SSL"
+    settings = broker.librdkafka(protocol, "" if mechanism == "SSL" else mechanism)
+    if mechanism == "OAUTHBEARER":
+        settings["sasl.oauthbearer.token"] = token()
+    bootstrap = settings.pop("bootstrap.servers")
+    topic = f"columns-{mechanism}"
+    AdminClient({"bootstrap.servers": broker.address("PLAINTEXT")}).create_topics([NewTopic(topic, 1, 1)])[
+        topic
+    ].result(DEADLINE_S)
+    table = pa.table({"value": pa.array([b"%d" % number for number in range(1000)], pa.binary())})
+    columnar.write(table, topic, bootstrap, settings=settings)
+    assert (
+        columnar.read(bootstrap, topic, settings=settings).read_all()["value"].to_pylist() == table["value"].to_pylist()
+    )
