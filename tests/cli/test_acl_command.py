@@ -1,4 +1,4 @@
-"""`penstock acl`, and Kafka's own way to the same rules with an kafka_admin.AdminClient, against a broker with an authorizer."""
+"""`penstock acl`, and the same rules with an AdminClient, against a broker with an authorizer."""
 
 from __future__ import annotations
 
