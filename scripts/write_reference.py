@@ -1,4 +1,4 @@
-"""Write docs/reference/settings.md, errors.md, metrics.md and rights.md from the tables, or compare them with `--check`.
+"""Write the pages settings, errors, metrics and rights of docs/reference, or compare them with `--check`.
 
 The tables in the program are the only source: nobody edits the pages by hand.
 """

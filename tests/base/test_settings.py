@@ -411,7 +411,6 @@ def test_a_setting_whose_effect_is_still_to_come_gives_a_warning() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("zookeeper.set.acl", "true"),
     ],
 )
