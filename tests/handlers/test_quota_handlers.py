@@ -17,7 +17,7 @@ def entity(**parts: str | None) -> list[dict[str, Any]]:
 
 
 def op(key: str, value: float | None) -> dict[str, Any]:
-    return {"key": key, "value": value or 0.0, "remove": value is None}
+    return {"key": key, "value": 0.0 if value is None else value, "remove": value is None}
 
 
 def entry(parts: list[dict[str, Any]], **values: float | None) -> dict[str, Any]:
@@ -91,6 +91,11 @@ def test_users_with_client_ids_and_odd_names(client: Any) -> None:
         entry(entity(user="a"), no_such_quota=1),
         entry(entity(user="a"), producer_byte_rate=1.5),
         entry(entity(ip="127.0.0.1"), producer_byte_rate=1),
+        entry(entity(user="a"), producer_byte_rate=0),
+        entry(entity(user="a"), request_percentage=-1),
+        entry(entity(user="a"), controller_mutation_rate=0),
+        entry(entity(ip="127.0.0.1"), connection_creation_rate=-1),
+        entry(entity(ip="127.0.0.1"), connection_creation_rate=1.5),
     ],
 )
 def test_what_cannot_be_set(client: Any, wrong: dict[str, Any]) -> None:
