@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.base.broker_settings import BROKER_SETTINGS
 from penstock.base.errors import Error
 from penstock.base.ignored_settings import IGNORED_SETTINGS, REFUSED_SETTINGS
-from penstock.base.pending_settings import NOT_WITHOUT_EFFECT, PENDING_SETTINGS
+from penstock.base.pending_settings import PENDING_SETTINGS
 from penstock.base.setting_values import DOUBLE_MAX, INT_MAX, LONG_MAX, format_value
 from penstock.base.settings import Dynamic, Section, Setting
 from penstock.base.topic_settings import IGNORED_TOPIC_SETTINGS, TOPIC_SETTINGS
@@ -95,7 +95,7 @@ def settings_page() -> str:
         "\n## Settings of Kafka without effect\n\nThese are accepted and give one warning.\n\n",
         reasons({**IGNORED_SETTINGS, **IGNORED_TOPIC_SETTINGS}),
         "\n## Settings of Kafka that are refused\n\nThese stop the start.\n\n",
-        reasons({**REFUSED_SETTINGS, **NOT_WITHOUT_EFFECT}),
+        reasons(REFUSED_SETTINGS),
     ]
     return "".join(parts)
 

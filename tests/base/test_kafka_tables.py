@@ -49,6 +49,8 @@ OWN_BROKER_SETTINGS = {
     "sasl.plain.without.tls.enable",
     "socket.unauthenticated.request.max.bytes",
     "transaction.prepared.timeout.ms",
+    "connection.login.timeout.ms",
+    "zookeeper.auth.digest",
 }
 # Kafka has these, but not in the table of its server: older releases, its authorizer, its dynamic throttles.
 ELSEWHERE_IN_KAFKA = {

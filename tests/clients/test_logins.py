@@ -218,9 +218,8 @@ def test_columns(broker: SecureBroker, mechanism: str) -> None:
         settings["sasl.oauthbearer.token"] = token()
     bootstrap = settings.pop("bootstrap.servers")
     topic = f"columns-{mechanism}"
-    AdminClient({"bootstrap.servers": broker.address("PLAINTEXT")}).create_topics([NewTopic(topic, 1, 1)])[
-        topic
-    ].result(DEADLINE_S)
+    admin = AdminClient({"bootstrap.servers": broker.address("PLAINTEXT")})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
     table = pa.table({"value": pa.array([b"%d" % number for number in range(1000)], pa.binary())})
     columnar.write(table, topic, bootstrap, settings=settings)
     assert (

@@ -33,8 +33,12 @@ IDENTITY = Section("Identity and coordination", "Who this broker is, and where t
     Setting(name="zookeeper.connection.timeout.ms", kind=Kind.INT, default=None, unit="ms", check=at_least(1),
             falls_back_to=("zookeeper.session.timeout.ms",),
             doc="How long a start waits for ZooKeeper. Not given, as long as the session timeout."),
+    Setting(name="zookeeper.auth.digest", kind=Kind.PASSWORD, default=None,
+            doc="`user:password` that brokers show to ZooKeeper, the same on all of them. Znodes with credentials are "
+                "then created for the brokers alone. Penstock's own."),
     Setting(name="zookeeper.set.acl", kind=Kind.BOOLEAN, default=False,
-            doc="Whether znodes are created so that only the brokers of the cluster may change them."),
+            doc="Whether all other znodes are created so that only the brokers of the cluster may change them; needs "
+                "`zookeeper.auth.digest`."),
 ))
 
 LISTENING = Section("Listeners and connections", "Where clients connect, and how many may.", (

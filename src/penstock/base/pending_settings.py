@@ -1,8 +1,7 @@
 """Settings that are known and checked, but whose effect comes with a part of Penstock that this release does not have.
 
-Giving one is allowed and gives a warning, so that a file written for a cluster can be used. Giving one without which
-the broker would be less safe than its owner believes stops the start. A name that ends with a dot stands for all that
-begin with it.
+Giving one is allowed and gives a warning, so that a file written for a cluster can be used. A name that ends with a
+dot stands for all that begin with it.
 """
 
 from __future__ import annotations
@@ -18,11 +17,5 @@ PENDING_SETTINGS = MappingProxyType(
         "replica.socket.receive.buffer.bytes": _SYSTEM,
         "alter.log.dirs.": "moves between log directories are paced evenly, without windows of time",
         "delegation.token.": _TOKENS,
-    }
-)
-
-NOT_WITHOUT_EFFECT = MappingProxyType(
-    {
-        "zookeeper.set.acl": "this release leaves its znodes open to whoever reaches ZooKeeper",
     }
 )

@@ -171,7 +171,14 @@ async def _join(world: World, settings: Settings, data: str) -> Coordination:
     timeout_ms = settings.integer("zookeeper.session.timeout.ms")
     try:
         async with asyncio.timeout(wait_ms / 1000):
-            return await open_broker_session(world, ensemble, data, timeout_ms=timeout_ms)
+            return await open_broker_session(
+                world,
+                ensemble,
+                data,
+                timeout_ms=timeout_ms,
+                digest=settings.optional_text("zookeeper.auth.digest"),
+                protects_all=settings.flag("zookeeper.set.acl"),
+            )
     except TimeoutError as error:
         raise StartError(
             f"ZooKeeper at {ensemble} did not answer within {wait_ms} ms: start it, or name another with --zookeeper"
