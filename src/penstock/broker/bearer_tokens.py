@@ -15,11 +15,11 @@ import logging
 import re
 import urllib.request
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from penstock.base.listeners import Listener
 from penstock.base.settings import Settings, SettingsError
-from penstock.base.world import World, read_file
+from penstock.base.world import World
 from penstock.sasl.exchange import Login, LoginFailed
 
 logger = logging.getLogger(__name__)
@@ -144,12 +144,9 @@ class BearerTokens:
                 pass
 
     def _document(self) -> bytes:
-        """Beside the loop."""
-        if urlsplit(self._url).scheme == "file":
-            content = read_file(self._world.disk, unquote(urlsplit(self._url).path))
-        else:
-            with urllib.request.urlopen(self._url, timeout=FETCH_S_MAX) as answer:
-                content = answer.read(DOCUMENT_BYTES_MAX + 1)
+        """Beside the loop; of a file as well, which need not be one that we may write."""
+        with urllib.request.urlopen(self._url, timeout=FETCH_S_MAX) as answer:
+            content: bytes = answer.read(DOCUMENT_BYTES_MAX + 1)
         if len(content) > DOCUMENT_BYTES_MAX:
             raise ValueError("the document is too large")
         return content

@@ -65,6 +65,8 @@ def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
         "sasl.jaas.config": own,
         "authorizer.class.name": AUTHORIZERS[0],
         "super.users": f"User:{ADMIN};User:{BROKERS}",
+        "zookeeper.auth.digest": f"{BROKERS}:{of_brokers}",
+        "zookeeper.set.acl": "true",
     }
     return SecureSetup(folder, settings, {ADMIN: of_admin}, is_new)
 
