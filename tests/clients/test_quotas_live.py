@@ -124,6 +124,16 @@ def test_the_time_of_requests_is_limited(broker: BrokerProcess) -> None:
     assert 0 < max(throttles) <= 1000
 
 
+def test_the_client_id_of_a_broker_is_no_way_out(broker: BrokerProcess) -> None:
+    create(broker, "disguised")
+    name = "penstock-peer-1"
+    set_quota(broker, name, producer_byte_rate=1000, controller_mutation_rate=1)
+    liar = Asker(broker, name)
+    assert liar.ask(0, 9, produce_request("disguised", 50_000)).throttle_time_ms > 0
+    assert create(broker, "disguised-1", name, partitions=5).topics[0].error_code == 0
+    assert create(broker, "disguised-2", name).topics[0].error_code == 89
+
+
 def test_a_quota_counts_at_once_for_producers_on_their_short_way(broker: BrokerProcess) -> None:
     create(broker, "later")
     client = Asker(broker, "later")

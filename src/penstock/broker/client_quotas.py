@@ -5,7 +5,8 @@ else after a login. As long as nobody has a limit, all of this is one look at a 
 that all connections of the same user or client id share.
 
 Whoever is over a limit is told so in the answer (`throttle_time_ms`), and their connection is not read from for that
-long, so it makes no difference whether they listen. Requests of other brokers are not counted.
+long, so it makes no difference whether they listen. What brokers do among themselves is not counted: the requests that
+only brokers make, of those who may make them, and the fetches of followers. Nothing is believed because of a client id.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 from penstock.base.settings import Settings
 from penstock.base.world import Clock
 from penstock.broker.connection import Connection
-from penstock.broker.peers import CLIENT_ID_PREFIX
 from penstock.security.allowance import Allowance
+from penstock.security.api_rights import BROKERS_SINCE
 from penstock.security.principal import Principal
 from penstock.security.quota_rates import Meter, TokenBucket, Windows
 from penstock.security.quotas import CLIENT_KEYS, CONNECTION, FETCH, MUTATION, PRODUCE, REQUEST, QuotaTable
@@ -48,6 +49,7 @@ class ClientQuotas:
         self.table = QuotaTable({})
         self.is_limiting = False  # whether any client has a limit
         self.limits_requests = False  # whether the time of requests matters
+        self.may_act_as_broker: Callable[[Connection], bool] = lambda _connection: True
         self.windows = Windows(
             settings.integer("quota.window.num"), settings.integer("quota.window.size.seconds") * 1000
         )
@@ -81,10 +83,7 @@ class ClientQuotas:
         known = connection.allowance
         if known is not None and known.version == self._version and known.principal is connection.principal:
             return known
-        client_id = connection.client_id or ""
-        if client_id.startswith(CLIENT_ID_PREFIX):
-            return None
-        connection.allowance = self._decided(connection.principal, client_id)
+        connection.allowance = self._decided(connection.principal, connection.client_id or "")
         return connection.allowance
 
     def _decided(self, principal: Principal, client_id: str) -> Allowance:
@@ -185,6 +184,11 @@ class ClientQuotas:
         self._hold(connection, FETCH, throttle_ms)
         return throttle_ms, is_empty
 
+    def is_among_brokers(self, connection: Connection, api_key: int, version: int) -> bool:
+        """Whether a request is one that only brokers make, of somebody who may."""
+        since = BROKERS_SINCE.get(api_key)
+        return since is not None and version >= since and self.may_act_as_broker(connection)
+
     def requested(self, connection: Connection) -> int:
         """A request is about to be answered: for how long its client is held for the time that it has taken of late."""
         if not self.limits_requests:
@@ -204,7 +208,7 @@ class ClientQuotas:
 
     def mutations(self, principal: Principal, client_id: str) -> TokenBucket | None:
         """What a client may change of the cluster's topics; None without a limit."""
-        if MUTATION not in self.table.limits or client_id.startswith(CLIENT_ID_PREFIX):
+        if MUTATION not in self.table.limits:
             return None
         self._sweep()
         return self._bucket(principal.name, client_id)

@@ -98,6 +98,7 @@ class Connection(Exchange):
         "began_s",
         "client_id",
         "due_s",
+        "follows",
         "frame_bytes_max",
         "frame_bytes_min",
         "is_closed",
@@ -140,6 +141,7 @@ class Connection(Exchange):
         self._muted = False
         self._throttle: asyncio.TimerHandle | None = None  # until when a client over its quota is not read from
         self._waits_for_budget = False
+        self.follows = False  # its last fetch was that of a follower, and one that may
         self.allowance: Allowance | None = None  # what counts for this client, once somebody has looked
         stream.watch_read(self._on_readable)
 

@@ -29,6 +29,7 @@ from penstock.security.principal import Principal
 from penstock.wire.api_declaration import API_VERSIONS_KEY, BETWEEN_BROKERS, FIRST_OWN_KEY, Api
 from penstock.wire.codec import decoder, encoder
 from penstock.wire.messages.k00_produce import API as PRODUCE
+from penstock.wire.messages.k01_fetch import API as FETCH
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from penstock.wire.schema import ProtocolError
@@ -139,8 +140,9 @@ class Dispatcher(FrameDispatch):
             raise
         except Exception:
             raise self._failed(f"{api.name} version {version}", connection) from None
-        if self._quotas is not None and self._quotas.limits_requests:
-            self._quotas.spent(connection, self._monotonic() - started_s)
+        quotas = self._counting(connection, api, version)
+        if quotas is not None and not (connection.follows and key == FETCH.key):
+            quotas.spent(connection, self._monotonic() - started_s)
         if response is None:
             connection.count_when_answered(counts, started_s)
         else:
@@ -175,7 +177,7 @@ class Dispatcher(FrameDispatch):
             context = RequestContext.of(connection, api, version, correlation_id)
             answer = handler(request, context)
             counts.count_errors(answer)
-            self._tell_throttle(connection, answer)
+            self._tell_throttle(answer, connection, api, version)
             return frame_of(answer, api, version, correlation_id)
 
         return call
@@ -192,9 +194,9 @@ class Dispatcher(FrameDispatch):
 
             async def run() -> None:
                 try:
-                    answer = await self._timed(connection, handler(request, context))
+                    answer = await self._timed(handler(request, context), connection, api, version)
                     counts.count_errors(answer)
-                    self._tell_throttle(connection, answer)
+                    self._tell_throttle(answer, connection, api, version)
                     connection.fill(slot, frame_of(answer, api, version, correlation_id))
                 except Exception:
                     connection.close(str(self._failed(f"{api.name} version {version}", connection)))
@@ -206,19 +208,27 @@ class Dispatcher(FrameDispatch):
 
         return call
 
-    async def _timed(self, connection: Connection, awaited: Awaitable[Any]) -> Any:
-        """What is awaited; its time is counted where that matters."""
+    def _counting(self, connection: Connection, api: Api, version: int) -> ClientQuotas | None:
+        """Where the time of a request counts, if it does."""
         quotas = self._quotas
-        if quotas is None or not quotas.limits_requests:
+        if quotas is None or not quotas.limits_requests or quotas.is_among_brokers(connection, api.key, version):
+            return None
+        return quotas
+
+    async def _timed(self, awaited: Awaitable[Any], connection: Connection, api: Api, version: int) -> Any:
+        """What is awaited; its time is counted where that matters."""
+        quotas = self._counting(connection, api, version)
+        if quotas is None:
             return await awaited
         timed = Timed(awaited, self._monotonic)
         answer = await timed
         quotas.spent(connection, timed.spent_s)
         return answer
 
-    def _tell_throttle(self, connection: Connection, answer: Any) -> None:
-        if self._quotas is not None and self._quotas.limits_requests:
-            throttle_ms = self._quotas.requested(connection)
+    def _tell_throttle(self, answer: Any, connection: Connection, api: Api, version: int) -> None:
+        quotas = self._counting(connection, api, version)
+        if quotas is not None:
+            throttle_ms = quotas.requested(connection)
             if throttle_ms and hasattr(answer, "throttle_time_ms"):
                 answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
 

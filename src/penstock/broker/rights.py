@@ -16,6 +16,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.settings import Settings, SettingsError
 from penstock.broker.audit_log import AuditLog
 from penstock.broker.cluster_view import ClusterView, ViewChange
+from penstock.broker.connection import Connection
 from penstock.security.acls import CLUSTER_NAME, Operation, ResourceType
 from penstock.security.api_rights import API_RIGHTS
 from penstock.security.authorizer import Authorizer, all_operations, parse_super_users
@@ -116,6 +117,13 @@ class Rights:
                 resource=name,
             )
         return False
+
+    def may_act_as_broker(self, connection: Connection) -> bool:
+        """Whether whoever is at the other end may do what only brokers do."""
+        host = connection.peer.host
+        return not self.is_on or self.authorizer.allows(
+            connection.principal, host, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        )
 
     def check(self, who: Asker, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
         """ApiError unless it is allowed."""

@@ -202,6 +202,7 @@ async def start_broker(
         greetings=Greetings(world, users, audit.record),
     )
     broker.followers.on_broken = broker.doubts.arise
+    broker.quotas.may_act_as_broker = rights.may_act_as_broker
     role.record = partitions.record = audit.record
     audit.open()
     try:

@@ -190,3 +190,8 @@ API_RIGHTS: Mapping[int, ApiRights] = MappingProxyType(
         20007: _needs("Envelope", _BROKERS, note="what is inside is judged by the rights of whoever sent it"),
     }
 )
+
+#: The APIs that only brokers use among themselves, and since which version that is so.
+BROKERS_SINCE: Mapping[int, int] = MappingProxyType(
+    {key: 0 for key, needed in API_RIGHTS.items() if needed.rights == (_BROKERS,)} | {24: 4, 27: 0}
+)

@@ -104,8 +104,11 @@ class Fetch:
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             who = HotAsker(connection.principal, connection.peer.host, API.key)
             if not self.rights.allows(who, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+                connection.follows = False
                 return self._refused_follower(version, correlation_id, request)
+            connection.follows = True
             return self.followers.handle(connection, version, correlation_id, request)
+        connection.follows = False
         try:
             session, items, is_full = self._session_of(request, version)
         except ApiError as error:
