@@ -62,7 +62,8 @@ LISTENING = Section("Listeners and connections", "Where clients connect, and how
             doc="The size of a connection's send buffer in the operating system; -1 leaves it to the system."),
     Setting(name="max.connections", kind=Kind.INT, default=20000, check=at_least(0), dynamic=CLUSTER_WIDE,
             per_listener=True,
-            doc="How many connections are open at once, in all or on one listener; some are kept for brokers."),
+            doc="How many connections are open at once, in all or on one listener. A broker on a listener "
+                "of its own is let in all the same, in the place of the client that was silent longest."),
     Setting(name="max.connections.per.ip", kind=Kind.INT, default=10000, check=at_least(0), dynamic=CLUSTER_WIDE,
             doc="How many connections one address may have open."),
     Setting(name="max.connections.per.ip.overrides", kind=Kind.STRING, default="", dynamic=CLUSTER_WIDE,

@@ -1,7 +1,9 @@
 """The listeners of a broker and the connections they accept: who may connect, who is thrown out, and a quiet log.
 
-Limits: `max.connections` for all listeners together with a reserve for other brokers, `max.connections.per.ip` (with
-overrides), idle connections, unfinished frames, unread answers. One sweep a second looks after all of them.
+Limits: `max.connections` for all listeners together and for each by itself, `max.connections.per.ip` (with overrides),
+idle connections, unfinished frames, unread answers. One sweep a second looks after all of them. Clients that take all
+connections do not keep brokers apart: on a listener that only brokers use, a connection is taken all the same, and the
+client that was silent for the longest time loses its own.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from penstock.base.world import Address, Clock, Listener, Network, SocketOptions, Stream
@@ -29,6 +31,9 @@ class ConnectionLimits:
     per_ip_overrides: Mapping[str, int]
     idle_s_max: float
     frame_s_max: float = 60.0
+    per_listener_max: Mapping[str, int] = field(default_factory=dict)
+    brokers_listener: str | None = None
+    """The listener between brokers, where clients have others."""
 
     def allowed_from(self, host: str) -> int:
         return self.per_ip_overrides.get(host, self.connections_per_ip_max)
@@ -87,6 +92,7 @@ class Server:
         self._greetings: dict[str, Greeting | None] = {}
         self._connections: dict[Connection, None] = {}
         self._from_host: Counter[str] = Counter()
+        self._on_listener: Counter[str] = Counter()
         self._is_draining = False
         self._early: list[tuple[Stream, str]] | None = []  # those who came before the broker can serve
         self.rates: ConnectionRates | None = None
@@ -137,10 +143,12 @@ class Server:
             waiting.append((stream, listener_name))
         elif self._is_draining:
             stream.close()
-        elif waiting is not None or self._taken >= self.limits.connections_max:
-            self.peer_log.warn(host, f"refused: {self.limits.connections_max} connections are open (max.connections)")
-            self.refused["max.connections"] += 1
-            stream.close()
+        elif self._is_full(listener_name):
+            self._refuse_full(stream, f"{self._on_listener[listener_name]} connections to {listener_name} are open")
+        elif waiting is not None or (
+            self._taken >= self.limits.connections_max and not self._has_made_room(listener_name)
+        ):
+            self._refuse_full(stream, f"{self.limits.connections_max} connections are open")
         elif self._from_host[host] >= self.limits.allowed_from(host):
             self.peer_log.warn(host, "refused: too many connections from this address (max.connections.per.ip)")
             self.refused["max.connections.per.ip"] += 1
@@ -150,12 +158,34 @@ class Server:
         else:
             self._serve(stream, listener_name)
 
+    def _is_full(self, listener_name: str) -> bool:
+        listener_max = self.limits.per_listener_max.get(listener_name)
+        return listener_max is not None and self._on_listener[listener_name] >= listener_max
+
+    def _refuse_full(self, stream: Stream, reason: str) -> None:
+        self.peer_log.warn(stream.peer.host, f"refused: {reason} (max.connections)")
+        self.refused["max.connections"] += 1
+        stream.close()
+
+    def _has_made_room(self, listener_name: str) -> bool:
+        """For a broker, at the expense of the client that was silent for the longest time."""
+        if listener_name != self.limits.brokers_listener:
+            return False
+        others = (each for each in self._connections if each.listener_name != listener_name)
+        silent = min(others, key=lambda each: (each.was_active, each.last_active), default=None)
+        if silent is None:
+            return False
+        silent.close("a broker needed a connection (max.connections)")
+        return True
+
     def _serve(self, stream: Stream, listener_name: str) -> None:
-        if self._is_draining or len(self._connections) >= self.limits.connections_max:
+        is_full = len(self._connections) >= self.limits.connections_max and not self._has_made_room(listener_name)
+        if self._is_draining or is_full or self._is_full(listener_name):
             stream.close()  # that was not so when it began to wait
         else:
             host = stream.peer.host
             self._from_host[host] += 1
+            self._on_listener[listener_name] += 1
             greeting = self._greetings[listener_name]
             if greeting is not None:
                 stream = greeting.secured(stream)
@@ -171,6 +201,7 @@ class Server:
         self._from_host[host] -= 1
         if not self._from_host[host]:
             del self._from_host[host]
+        self._on_listener[connection.listener_name] -= 1
         ended = self.ended[connection.listener_name]
         ended.received_bytes += connection.received_bytes
         ended.sent_bytes += connection.sent_bytes

@@ -415,12 +415,16 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
         if colon:
             overrides[host] = int(count)
     idle_ms = settings.integer("connections.max.idle.ms")
+    listeners = parse_listeners(settings, "localhost")
+    names = [listener.name for listener in listeners.all]
     return ConnectionLimits(
         connections_max=settings.integer("max.connections"),
         connections_per_ip_max=settings.integer("max.connections.per.ip"),
         per_ip_overrides=overrides,
         idle_s_max=idle_ms / 1000 if idle_ms >= 0 else math.inf,
         frame_s_max=settings.integer("connection.frame.timeout.ms") / 1000,
+        per_listener_max={name: settings.for_listener(name).integer("max.connections") for name in names},
+        brokers_listener=listeners.inter_broker_name if len(names) > 1 else None,
     )
 
 
