@@ -16,7 +16,7 @@ from typing import NoReturn
 from rich.console import Console
 from rich.status import Status
 
-from bench import brokers, columns, compactions, failovers, load, machine, replicated, stages, table, work
+from bench import brokers, columns, compactions, failovers, load, machine, noise, replicated, stages, table, work
 from bench.results import Results
 
 CACHE = brokers.ROOT / ".cache" / "bench"
@@ -29,6 +29,7 @@ STAGES = (
     stages.group_rebalances,
     stages.starts,
     stages.quiet_client,
+    noise.noisy_client,
     columns.columns,
     compactions.compactions,
 )

@@ -53,6 +53,10 @@ FIGURES = {
     "beside_p50_ms": Figure("p50 beside, ms"),
     "beside_p99_ms": Figure("p99 beside, ms"),
     "compacted_mb_s": Figure("compacted MB/s"),
+    "noise_p99_ms": Figure("p99 beside noise, ms"),
+    "quota_p99_ms": Figure("p99 beside noise with a quota, ms"),
+    "noise_mb_s": Figure("noise MB/s"),
+    "quota_mb_s": Figure("noise with a quota MB/s"),
 }
 
 

@@ -253,6 +253,12 @@ QUIET = "quiet-client"
 QUIET_TITLE = "100 requests a second of 1 KB, on disk, beside a cold reader and a writer that waits for the disk"
 QUIET_SHOWN = ("p50_ms", "p99_ms", "reader_mb_s", "writer_requests_s")
 
+NOISY = "noisy-client"
+NOISY_TITLE = (
+    "200 requests a second of 1 KB, alone, beside a client that writes all it can, and with a quota on that client"
+)
+NOISY_SHOWN = ("p99_ms", "noise_p99_ms", "quota_p99_ms", "noise_mb_s", "quota_mb_s")
+
 COMPACTION = "compaction"
 COMPACTION_TITLE = "500 requests a second of 1 KB, on disk, before and while a log is compacted"
 COMPACTION_SHOWN = ("p50_ms", "p99_ms", "beside_p50_ms", "beside_p99_ms", "compacted_mb_s")
@@ -350,6 +356,7 @@ ROWS = [
     *((item.name, item.title, REBALANCE_SHOWN) for item in REBALANCES),
     (START, START_TITLE, START_SHOWN),
     (QUIET, QUIET_TITLE, QUIET_SHOWN),
+    (NOISY, NOISY_TITLE, NOISY_SHOWN),
     (COLUMNS_READ, COLUMNS_READ_TITLE, COLUMNS_READ_SHOWN),
     (COLUMNS_WRITE, COLUMNS_WRITE_TITLE, COLUMNS_WRITE_SHOWN),
     (COMPACTION, COMPACTION_TITLE, COMPACTION_SHOWN),

@@ -1,4 +1,4 @@
-"""Write docs/reference/settings.md, errors.md and metrics.md from the tables, or compare them with `--check`.
+"""Write the pages settings, errors, metrics and rights of docs/reference, or compare them with `--check`.
 
 The tables in the program are the only source: nobody edits the pages by hand.
 """
@@ -13,12 +13,13 @@ from pathlib import Path
 from penstock.base.broker_settings import BROKER_SETTINGS
 from penstock.base.errors import Error
 from penstock.base.ignored_settings import IGNORED_SETTINGS, REFUSED_SETTINGS
-from penstock.base.pending_settings import NOT_WITHOUT_EFFECT, PENDING_SETTINGS
+from penstock.base.pending_settings import PENDING_SETTINGS
 from penstock.base.setting_values import DOUBLE_MAX, INT_MAX, LONG_MAX, format_value
 from penstock.base.settings import Dynamic, Section, Setting
 from penstock.base.topic_settings import IGNORED_TOPIC_SETTINGS, TOPIC_SETTINGS
 from penstock.broker.metrics import SECTIONS
 from penstock.broker.metrics_format import Family
+from penstock.security.api_rights import API_RIGHTS
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 GENERATED = "<!-- Written by scripts/write_reference.py from the tables in penstock.base. Do not edit. -->\n"
@@ -56,6 +57,15 @@ effect, or did; elsewhere this attempt surely did not. An idempotent producer ca
 |---:|---|---|---|---|
 """
 
+GENERATED_RIGHTS = "<!-- Written by scripts/write_reference.py from penstock.security.api_rights. Do not edit. -->\n"
+RIGHTS_INTRO = """# Rights
+
+What each API asks for once an authorizer is on. See the guide on [access control](../guides/access-control.md).
+
+| key | API | needs | note |
+|---:|---|---|---|
+"""
+
 METRICS_INTRO = """# Metrics
 
 What a broker serves at `/metrics`, on `metrics.listener`, in the format of Prometheus. How to use it, and rules for
@@ -85,7 +95,7 @@ def settings_page() -> str:
         "\n## Settings of Kafka without effect\n\nThese are accepted and give one warning.\n\n",
         reasons({**IGNORED_SETTINGS, **IGNORED_TOPIC_SETTINGS}),
         "\n## Settings of Kafka that are refused\n\nThese stop the start.\n\n",
-        reasons({**REFUSED_SETTINGS, **NOT_WITHOUT_EFFECT}),
+        reasons(REFUSED_SETTINGS),
     ]
     return "".join(parts)
 
@@ -169,6 +179,17 @@ def metric_row(family: Family) -> str:
     return f"| `{family.name}` | {family.kind.value} | {labels} | {cell(family.help)} |\n"
 
 
+def rights_page() -> str:
+    lines = [RIGHTS_INTRO]
+    for key, (name, rights, note) in API_RIGHTS.items():
+        needed = [
+            f"{operation.name} on {kind.name}" + (f" ({needed_for})" if needed_for else "")
+            for operation, kind, needed_for in rights
+        ]
+        lines.append(f"| {key} | {name} | {'; '.join(needed) or '-'} | {note} |\n")
+    return GENERATED_RIGHTS + "".join(lines)
+
+
 def main() -> int:
     """Write the pages, or say which ones are out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -179,6 +200,7 @@ def main() -> int:
         ("settings.md", settings_page()),
         ("errors.md", errors_page()),
         ("metrics.md", metrics_page()),
+        ("rights.md", rights_page()),
     ):
         path = REFERENCE / name
         if arguments.check:

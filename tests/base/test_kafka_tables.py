@@ -35,6 +35,10 @@ OTHER_DEFAULTS = {
     "ssl.truststore.type": "only PEM",
 }
 OWN_BROKER_SETTINGS = {
+    "audit.log.dir",
+    "audit.log.enable",
+    "audit.log.file.bytes",
+    "audit.log.files",
     "broker.host",
     "metrics.listener",
     "metrics.login",
@@ -45,6 +49,8 @@ OWN_BROKER_SETTINGS = {
     "sasl.plain.without.tls.enable",
     "socket.unauthenticated.request.max.bytes",
     "transaction.prepared.timeout.ms",
+    "connection.login.timeout.ms",
+    "zookeeper.auth.digest",
 }
 # Kafka has these, but not in the table of its server: older releases, its authorizer, its dynamic throttles.
 ELSEWHERE_IN_KAFKA = {

@@ -10,16 +10,19 @@ import pytest
 
 from penstock.base.errors import Error
 from penstock.broker.cluster_view import ClusterView
-from penstock.broker.peers import CLIENT_ID_PREFIX
 from penstock.testing.sim_client import SimClient
 from penstock.testing.sim_cluster import PORT, SESSION_TIMEOUT_MS, SimCluster, SimClusterBroker
 from penstock.testing.sim_world import Simulation
+from penstock.wire.api_declaration import Api
+from penstock.wire.codec import decode, encode
 from penstock.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from penstock.wire.messages.k19_create_topics import API as CREATE_TOPICS
 from penstock.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsRequestReplicaAssignment,
     CreateTopicsRequestTopic,
+    CreateTopicsResponse,
 )
 from penstock.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsRequestTopic
 from penstock.wire.messages.k33_alter_configs import (
@@ -35,6 +38,7 @@ from penstock.wire.messages.k44_incremental_alter_configs import (
 )
 from penstock.wire.messages.k20004_await_changes import AwaitChangesRequest
 from penstock.wire.messages.k20005_leave_cluster import LeaveClusterRequest
+from penstock.wire.messages.k20007_envelope import EnvelopeRequest
 
 TOPIC, BROKER = 2, 4
 
@@ -313,13 +317,38 @@ def test_without_any_controller_each_part_is_refused_when_its_time_is_over(stage
     stage.run(play)
 
 
+def enveloped(request: Any, api: Api, principal: str | None = None) -> EnvelopeRequest:
+    version = api.max_version
+    envelope = EnvelopeRequest(api_key=api.key, api_version=version, request=encode(request, version))
+    envelope.principal = principal
+    return envelope
+
+
 def test_a_forwarded_request_is_not_handed_on_again(stage: Stage) -> None:
     async def play(stage: Stage) -> None:
-        client = await stage.client(stage.others[0], f"{CLIENT_ID_PREFIX}9")
-        assert errors((await client.call(create("a", "b"))).topics) == [Error.NOT_CONTROLLER] * 2
-        assert errors((await client.call(alter(TOPIC, "a", retention_ms="1"))).responses) == [Error.NOT_CONTROLLER]
-        client = await stage.client(stage.controller, f"{CLIENT_ID_PREFIX}9")
-        assert errors((await client.call(create("a", "b"))).topics) == [Error.NONE] * 2
+        client = await stage.client(stage.others[0])
+        answer = await client.call(enveloped(create("a", "b"), CREATE_TOPICS))
+        assert answer.error_code == Error.NOT_CONTROLLER and answer.response is None
+        client = await stage.client(stage.controller)
+        answer = await client.call(enveloped(create("a", "b"), CREATE_TOPICS, "User:x"))
+        inside, _ = decode(CreateTopicsResponse, CREATE_TOPICS.max_version, answer.response)
+        assert errors(inside.topics) == [Error.NONE] * 2
+
+    stage.run(play)
+
+
+def test_an_envelope_with_something_else_inside_is_refused(stage: Stage) -> None:
+    async def play(stage: Stage) -> None:
+        client = await stage.client(stage.controller)
+        for wrong in (
+            EnvelopeRequest(api_key=3, api_version=12, request=b""),
+            EnvelopeRequest(api_key=19, api_version=99, request=b""),
+            EnvelopeRequest(api_key=19, api_version=7, request=b"\xff\xff"),
+            enveloped(create("a"), CREATE_TOPICS, "nobody"),
+        ):
+            answer = await client.call(wrong)
+            assert answer.error_code in (Error.INVALID_REQUEST, Error.UNSUPPORTED_VERSION), wrong
+        assert not view(stage.controller).topics
 
     stage.run(play)
 

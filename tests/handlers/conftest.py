@@ -145,7 +145,7 @@ ALSO_CALLED = {
 KEY_FIELDS = (
     *("name", "topic", "topic_id", "topic_name", "key", "resource_name", "resource_type", "log_dir", "index"),
     *("partition", "partition_index", "broker_id", "node_id", "api_key", "source", "group_id", "member_id"),
-    "producer_id",
+    *("producer_id", "entity_type"),
 )
 
 

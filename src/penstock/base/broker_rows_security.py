@@ -105,6 +105,17 @@ AUTHORIZATION = Section("Authorization", "What users may do.", (
     Setting(name="allow.everyone.if.no.acl.found", kind=Kind.BOOLEAN, default=False,
             doc="Whether a resource that no access control list names is open to everybody."),
 ))
+
+AUDIT = Section("Audit log", "What was refused, who changed what, and why records went, as JSON lines.", (
+    Setting(name="audit.log.enable", kind=Kind.BOOLEAN, default=True,
+            doc="Whether the audit log is written. Penstock's own."),
+    Setting(name="audit.log.dir", kind=Kind.STRING, default=None,
+            doc="The folder of the audit log. Not given, `audit` in the first of the log directories. Penstock's own."),
+    Setting(name="audit.log.file.bytes", kind=Kind.LONG, default=16777216, unit="bytes", check=at_least(1024),
+            doc="How large a file of the audit log grows before a new one begins. Penstock's own."),
+    Setting(name="audit.log.files", kind=Kind.INT, default=10, check=at_least(1),
+            doc="How many files of the audit log are kept, the one being written included. Penstock's own."),
+))
 # fmt: on
 
-SECTIONS = (TLS, SASL, TOKENS, AUTHORIZATION)
+SECTIONS = (TLS, SASL, TOKENS, AUTHORIZATION, AUDIT)

@@ -33,8 +33,12 @@ IDENTITY = Section("Identity and coordination", "Who this broker is, and where t
     Setting(name="zookeeper.connection.timeout.ms", kind=Kind.INT, default=None, unit="ms", check=at_least(1),
             falls_back_to=("zookeeper.session.timeout.ms",),
             doc="How long a start waits for ZooKeeper. Not given, as long as the session timeout."),
+    Setting(name="zookeeper.auth.digest", kind=Kind.PASSWORD, default=None,
+            doc="`user:password` that brokers show to ZooKeeper, the same on all of them. Znodes with credentials are "
+                "then created for the brokers alone. Penstock's own."),
     Setting(name="zookeeper.set.acl", kind=Kind.BOOLEAN, default=False,
-            doc="Whether znodes are created so that only the brokers of the cluster may change them."),
+            doc="Whether all other znodes are created so that only the brokers of the cluster may change them; needs "
+                "`zookeeper.auth.digest`."),
 ))
 
 LISTENING = Section("Listeners and connections", "Where clients connect, and how many may.", (
@@ -58,7 +62,8 @@ LISTENING = Section("Listeners and connections", "Where clients connect, and how
             doc="The size of a connection's send buffer in the operating system; -1 leaves it to the system."),
     Setting(name="max.connections", kind=Kind.INT, default=20000, check=at_least(0), dynamic=CLUSTER_WIDE,
             per_listener=True,
-            doc="How many connections are open at once, in all or on one listener; some are kept for brokers."),
+            doc="How many connections are open at once, in all or on one listener. A broker on a listener "
+                "of its own is let in all the same, in the place of the client that was silent longest."),
     Setting(name="max.connections.per.ip", kind=Kind.INT, default=10000, check=at_least(0), dynamic=CLUSTER_WIDE,
             doc="How many connections one address may have open."),
     Setting(name="max.connections.per.ip.overrides", kind=Kind.STRING, default="", dynamic=CLUSTER_WIDE,
@@ -72,6 +77,9 @@ LISTENING = Section("Listeners and connections", "Where clients connect, and how
     Setting(name="connection.frame.timeout.ms", kind=Kind.INT, default=60000, unit="ms", check=at_least(1),
             doc="How long a client may take from the first to the last byte of a request, or to read an answer, "
                 "without any progress in between. Penstock's own."),
+    Setting(name="connection.login.timeout.ms", kind=Kind.INT, default=30000, unit="ms", check=at_least(1),
+            doc="How long a client may take for TLS and the login together, on listeners that ask for them. "
+                "Penstock's own."),
     Setting(name="connection.failed.authentication.delay.ms", kind=Kind.INT, default=100, unit="ms", check=at_least(0),
             doc="How long the answer to a failed login is held back, to slow down guessing."),
 ))

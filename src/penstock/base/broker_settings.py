@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from penstock.base import broker_rows_clients, broker_rows_log, broker_rows_security, broker_rows_server
 from penstock.base.ignored_settings import IGNORED_SETTINGS, REFUSED_SETTINGS
 from penstock.base.listeners import parse_listeners
-from penstock.base.pending_settings import NOT_WITHOUT_EFFECT, PENDING_SETTINGS
+from penstock.base.pending_settings import PENDING_SETTINGS
 from penstock.base.setting_changes import Change, apply_changes
 from penstock.base.settings import Dynamic, Settings, SettingsError, Source, Table, judge, known_reason
 from penstock.base.zookeeper_connect import parse_zookeeper_connect
@@ -53,19 +53,11 @@ def load_broker_settings(
     """The settings of a broker; SettingsError with all problems. `warnings` of the result name what has no effect."""
     judgement = judge(BROKER_SETTINGS, static, IGNORED_SETTINGS, REFUSED_SETTINGS)
     settings = Settings(BROKER_SETTINGS, [(Source.STATIC_BROKER, judgement.kept)], judgement.warnings)
-    problems = [*judgement.problems, *cross_problems(settings), *_unsafe_without_effect(judgement.kept)]
+    problems = [*judgement.problems, *cross_problems(settings)]
     if problems:
         raise SettingsError(problems)
     complete = with_dynamic(settings, dynamic_broker or {}, dynamic_default or {})
     return complete.with_warnings([*judgement.warnings, *_without_effect_yet(static), *complete.warnings])
-
-
-def _unsafe_without_effect(given: Mapping[str, str]) -> list[str]:
-    return [
-        f"{name} cannot be used: {reason}"
-        for name, reason in NOT_WITHOUT_EFFECT.items()
-        if given.get(name, "").strip().lower() not in ("", "false")
-    ]
 
 
 def _without_effect_yet(given: Mapping[str, str]) -> list[str]:
@@ -163,6 +155,11 @@ def cross_problems(settings: Settings) -> list[str]:
 
 def _zookeeper_problems(settings: Settings) -> list[str]:
     connect = settings.optional_text("zookeeper.connect")
+    digest = settings.optional_text("zookeeper.auth.digest")
+    if settings.flag("zookeeper.set.acl") and digest is None:
+        return ["zookeeper.set.acl needs zookeeper.auth.digest: without it nobody knows the brokers from others"]
+    if digest is not None and not all(digest.partition(":")[::2]):
+        return ["zookeeper.auth.digest is written as user:password"]
     try:
         if connect is not None:
             parse_zookeeper_connect(connect)

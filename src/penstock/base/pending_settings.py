@@ -1,8 +1,7 @@
 """Settings that are known and checked, but whose effect comes with a part of Penstock that this release does not have.
 
-Giving one is allowed and gives a warning, so that a file written for a cluster can be used. Giving one without which
-the broker would be less safe than its owner believes stops the start. A name that ends with a dot stands for all that
-begin with it.
+Giving one is allowed and gives a warning, so that a file written for a cluster can be used. A name that ends with a
+dot stands for all that begin with it.
 """
 
 from __future__ import annotations
@@ -10,31 +9,13 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _SYSTEM = "the operating system sizes the buffers of connections between brokers"
-_QUOTAS = "quotas are not in this release"
-_SECURITY = "this release has plain listeners only"
+_TOKENS = "this release has no delegation tokens"
 
 PENDING_SETTINGS = MappingProxyType(
     {
         "request.timeout.ms": "each kind of request between brokers has a time of its own",
         "replica.socket.receive.buffer.bytes": _SYSTEM,
         "alter.log.dirs.": "moves between log directories are paced evenly, without windows of time",
-        "quota.": _QUOTAS,
-        "controller.quota.": _QUOTAS,
-        "max.connection.creation.rate": _QUOTAS,
-        "ssl.": _SECURITY,
-        "sasl.": _SECURITY,
-        "connections.max.reauth.ms": _SECURITY,
-        "connection.failed.authentication.delay.ms": _SECURITY,
-        "socket.unauthenticated.request.max.bytes": _SECURITY,
-        "delegation.token.": _SECURITY,
-        "super.users": _SECURITY,
-        "allow.everyone.if.no.acl.found": _SECURITY,
-    }
-)
-
-NOT_WITHOUT_EFFECT = MappingProxyType(
-    {
-        "authorizer.class.name": "this release has no ACLs, and would let everybody do everything",
-        "zookeeper.set.acl": "this release leaves its znodes open to whoever reaches ZooKeeper",
+        "delegation.token.": _TOKENS,
     }
 )

@@ -15,6 +15,7 @@ cdef class ProduceAgain:
     cdef Py_ssize_t _end
     cdef object _index
     cdef bint _is_flexible
+    cdef object _is_free
     cdef object _partition
     cdef object _prefix
     cdef object _suffix

@@ -28,7 +28,7 @@ class ProduceAgain:
     """One producer's way to one partition; `shape` is what stands before and after the numbers of the answer.
 
     `wait` takes an answer and the offset up to which the log has to be committed before it is given; without it nobody
-    waits for that (acks=1).
+    waits for that (acks=1). `is_free` is there where the producer has a quota: whether it may send so many bytes.
     """
 
     __slots__ = (
@@ -39,6 +39,7 @@ class ProduceAgain:
         "_end",
         "_index",
         "_is_flexible",
+        "_is_free",
         "_partition",
         "_prefix",
         "_suffix",
@@ -56,6 +57,7 @@ class ProduceAgain:
         wait: Callable[[bytes, int], None] | None,
         *,
         is_flexible: bool,
+        is_free: Callable[[int], bool] | None = None,
     ) -> None:
         prefix, suffix = shape
         answer = Struct(f">ii{len(prefix)}sihqqq{len(suffix)}s")
@@ -71,6 +73,7 @@ class ProduceAgain:
         self._suffix = suffix
         self._wait = wait
         self._is_flexible = is_flexible
+        self._is_free = is_free
 
     def __call__(self, frame: memoryview) -> bytes | None:
         """The answer to a request with this head, b"" if it is given later, or None with nothing done."""
@@ -87,7 +90,7 @@ class ProduceAgain:
         else:
             records_at = _classic_records(frame, self._end)
             records_end = len(frame)
-        if records_at < 0:
+        if records_at < 0 or (self._is_free is not None and not self._is_free(len(frame))):
             return None
         try:
             appended = self._append(partition, frame[records_at:records_end])

@@ -12,6 +12,8 @@ from penstock.base.setting_changes import Change
 from penstock.base.settings import Settings, SettingsError, Source
 from penstock.base.topic_settings import TopicSettings
 from penstock.base.world import World
+from penstock.broker.audit_log import AuditLog
+from penstock.broker.client_quotas import ClientQuotas
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.compactor import Compactor
 from penstock.broker.controller_duties import ControllerDuties
@@ -20,15 +22,18 @@ from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
+from penstock.broker.greetings import Greetings
 from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.markers import Markers
 from penstock.broker.membership import Membership
 from penstock.broker.partitions import Partitions
 from penstock.broker.peers import Peers
 from penstock.broker.replica_moves import ReplicaMoves
+from penstock.broker.rights import Rights
 from penstock.broker.spreading import Spreading
 from penstock.broker.state_logs import StateLogs
 from penstock.broker.topics import Topics, topic_rules
+from penstock.broker.users import Users
 from penstock.controller.configs import set_configs
 from penstock.controller.elections import min_isr_changed
 from penstock.controller.plan import ClusterState, Plan
@@ -54,6 +59,9 @@ class Broker:
     node_id: int
     world: World
     settings: Settings
+    audit: AuditLog
+    rights: Rights
+    quotas: ClientQuotas
     view: ClusterView
     membership: Membership
     peers: Peers
@@ -73,6 +81,8 @@ class Broker:
     duties: ControllerDuties
     followers: Followers
     doubts: Doubts
+    users: Users
+    greetings: Greetings
 
     def nodes(self, listener_name: str, *, with_just_died: bool = False) -> list[Node]:
         """The living brokers, by their addresses on one listener; those without it are left out."""

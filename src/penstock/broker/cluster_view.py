@@ -241,7 +241,10 @@ class ClusterView:
         names, _ = await self._coordination.children(TOPICS_PATH)
         topics.update(names)
         for config_type in CONFIG_TYPES:
-            entities, _ = await self._coordination.children(f"{CONFIG_PATH}/{config_type}")
+            try:
+                entities, _ = await self._coordination.children(f"{CONFIG_PATH}/{config_type}")
+            except NoNodeError:
+                continue  # a tree that an older release made: there are none of this type
             configs.update(f"{config_type}/{name}" for name in entities)
         await _at_once(self._read_topic, sorted(topics))
         await _at_once(self._read_config, sorted(configs))

@@ -248,6 +248,15 @@ class Compactor:
         removed = compaction.removed
         self.counts.rounds += 1
         self.counts.removed_records += removed.total
+        self._partitions.record(
+            "log_compacted",
+            partition=partition.name,
+            from_offset=compaction.first_offset,
+            to_offset=compaction.cleaned_offset,
+            size_bytes=compaction.removed_bytes,
+            records=removed.total,
+            why="compaction",
+        )
         logger.info(
             "%s: compacted offsets %d to %d: deleted %d of %d bytes; records deleted: %s",
             partition.name,

@@ -16,20 +16,22 @@ frame or an unread response may take (`is_overdue`, asked by the server's sweep)
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.base.world import Buffer, Clock, File, Stream
 from penstock.broker._exchange import UNSENT_BYTES_MAX as UNSENT_BYTES_MAX
 from penstock.broker._exchange import ConnectionBroken as ConnectionBroken
 from penstock.broker._exchange import Exchange
+from penstock.broker.intake import SHARED_BUFFER_BYTES as SHARED_BUFFER_BYTES
+from penstock.broker.intake import Intake as Intake
 from penstock.broker.request_counts import ApiCounts
+from penstock.security.allowance import Allowance
 from penstock.security.principal import ANONYMOUS
 
-SHARED_BUFFER_BYTES = 64 * 1024
 OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 SLOTS_MAX = 128
 REMEMBERED_MAX = 128
@@ -39,8 +41,7 @@ FRAME_BYTES_PER_S_MIN = 64 * 1024
 
 _SIZE = Struct(">i")
 _UNPACK_SIZE = _SIZE.unpack_from
-_FRAME_BYTES_MIN = 8  # api key, version, correlation id
-_WHOLE_FRAME_BYTES_MIN = 4 + _FRAME_BYTES_MIN
+FRAME_BYTES_MIN = 8  # api key, version, correlation id
 
 
 class FileRange(NamedTuple):
@@ -67,54 +68,12 @@ class Slot:
         self.started_s = 0.0
 
 
-@dataclass(slots=True)
-class Intake:
-    """What the connections of one server share: the receive buffer, and the budget for unfinished frames."""
+class ConnectionLogin(Protocol):
+    """How a connection's peer shows who it is, on a listener that asks for it."""
 
-    budget_bytes: int
-    frame_bytes_max: int
-    owned_bytes: int = 0
-    shared: memoryview = field(init=False)
-    waiting: deque[Callable[[], None]] = field(default_factory=deque)
-    overdrawn: Connection | None = None  # the one that may go beyond the budget, so that somebody always gets on
-
-    def __post_init__(self) -> None:
-        self.shared = self._new_shared()
-
-    def _new_shared(self) -> memoryview:
-        """No larger than the largest frame, so that whatever comes whole in it is of an allowed size."""
-        return memoryview(bytearray(min(SHARED_BUFFER_BYTES, self.frame_bytes_max + 4)))
-
-    def hand_over_shared(self) -> memoryview:
-        """Give the shared buffer to a connection that must keep its bytes, and take a fresh one."""
-        handed, self.shared = self.shared, self._new_shared()
-        return handed
-
-    @property
-    def is_short(self) -> bool:
-        """Half of the budget is gone: nobody keeps a buffer just in case."""
-        return self.owned_bytes > self.budget_bytes // 2
-
-    def may_grow(self, connection: Connection, size_bytes: int) -> bool:
-        """Whether a connection may own so many bytes more."""
-        if self.owned_bytes + size_bytes <= self.budget_bytes:
-            return True
-        if self.overdrawn is None:
-            self.overdrawn = connection
-        return self.overdrawn is connection
-
-    def frame_ended(self, connection: Connection) -> None:
-        """A connection's unfinished frame is whole, or will never be."""
-        if self.overdrawn is connection:
-            self.overdrawn = None
-            self.release(0)
-
-    def release(self, size_bytes: int) -> None:
-        """Bytes of an own buffer are free again: connections that waited for room may go on."""
-        self.owned_bytes -= size_bytes
-        for _ in range(len(self.waiting)):  # those who have to wait again stand at the end
-            if self.owned_bytes < self.budget_bytes or self.overdrawn is None:
-                self.waiting.popleft()()
+    def check(self, now: float) -> None:
+        """Called by the server's sweep: a login may have ended."""
+        ...
 
 
 Dispatch: TypeAlias = "Callable[[Connection, memoryview], Response | None]"
@@ -132,13 +91,20 @@ class Connection(Exchange):
         "_muted",
         "_on_close",
         "_start",
+        "_throttle",
         "_unsent_since",
         "_waits_for_budget",
+        "allowance",
         "began_s",
         "client_id",
+        "due_s",
+        "follows",
+        "frame_bytes_max",
+        "frame_bytes_min",
         "is_closed",
         "last_active",
         "listener_name",
+        "login",
         "peer",
         "principal",
     )
@@ -160,6 +126,9 @@ class Connection(Exchange):
         self.listener_name = listener_name
         self.client_id: str | None = None
         self.principal = ANONYMOUS  # until a certificate or a login says otherwise
+        self.login: ConnectionLogin | None = None  # on listeners that ask for one
+        self.due_s: float | None = None  # by when the peer must have shown who it is
+        self.frame_bytes_min, self.frame_bytes_max = FRAME_BYTES_MIN, intake.frame_bytes_max
         self.is_closed = False
         self.began_s = self.last_active = clock.monotonic()
         self._clock = clock
@@ -170,7 +139,10 @@ class Connection(Exchange):
         self._unsent_since: float | None = None
         self._holds = 0
         self._muted = False
+        self._throttle: asyncio.TimerHandle | None = None  # until when a client over its quota is not read from
         self._waits_for_budget = False
+        self.follows = False  # its last fetch was that of a follower, and one that may
+        self.allowance: Allowance | None = None  # what counts for this client, once somebody has looked
         stream.watch_read(self._on_readable)
 
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -215,8 +187,8 @@ class Connection(Exchange):
         """Dispatch the whole frames between two positions; returns where the first unfinished one begins."""
         while end - position >= 4 and self._is_reading:
             (size,) = _SIZE.unpack_from(view, position)
-            if not _FRAME_BYTES_MIN <= size <= self._intake.frame_bytes_max:
-                raise ConnectionBroken(f"a frame of {size} bytes (allowed: 8 to {self._intake.frame_bytes_max})")
+            if not self.frame_bytes_min <= size <= self.frame_bytes_max:
+                raise self._wrong_size(size)
             frame_end = position + 4 + size
             if frame_end > end:
                 break
@@ -229,6 +201,16 @@ class Connection(Exchange):
             if self.is_closed:
                 break
         return position
+
+    def _wrong_size(self, size: int) -> ConnectionBroken:
+        return ConnectionBroken(
+            f"a frame of {size} bytes (allowed: {self.frame_bytes_min} to {self.frame_bytes_max})"
+            + ("" if self.due_s is None else " before the login")
+        )
+
+    def dispatch_with(self, dispatch: Dispatch) -> None:
+        """From now on requests go there."""
+        self._dispatch = dispatch
 
     def _keep_unfinished(self, part: memoryview) -> None:
         """Move the beginning of a frame from the shared buffer into a buffer of our own."""
@@ -255,8 +237,8 @@ class Connection(Exchange):
             self._frame_needs = 0
             return
         (size,) = _SIZE.unpack_from(own, 0)
-        if not _FRAME_BYTES_MIN <= size <= self._intake.frame_bytes_max:
-            raise ConnectionBroken(f"a frame of {size} bytes (allowed: 8 to {self._intake.frame_bytes_max})")
+        if not self.frame_bytes_min <= size <= self.frame_bytes_max:
+            raise self._wrong_size(size)
         needs = size + 4
         if have == len(own):
             capacity = min(needs, 2 * have)
@@ -297,6 +279,7 @@ class Connection(Exchange):
         may_read = not (
             self._holds
             or self._muted
+            or self._throttle is not None
             or self._waits_for_budget
             or len(self._slots) >= SLOTS_MAX
             or self._unsent_bytes > UNSENT_BYTES_MAX
@@ -394,12 +377,33 @@ class Connection(Exchange):
             self._resume()
 
     def mute(self, muted: bool) -> None:
-        """Stop or go on reading from a client that is over its quota."""
+        """Stop or go on reading from this client."""
         self._muted = muted
         if muted:
             self._update_reading()
         else:
             self._resume()
+
+    @property
+    def is_throttled(self) -> bool:
+        return self._throttle is not None
+
+    def throttle(self, seconds: float) -> None:
+        """Do not read for so long from a client that is over its quota; its answers are sent all the same."""
+        loop = asyncio.get_running_loop()
+        if self.is_closed or (self._throttle is not None and self._throttle.when() >= loop.time() + seconds):
+            return
+        if self._throttle is not None:
+            self._throttle.cancel()
+        self._throttle = loop.call_later(seconds, self._throttle_is_over)
+        self._update_reading()
+
+    def _throttle_is_over(self) -> None:
+        self._throttle = None
+        self.was_active = True  # it stood still by our own wish, as did the frame that may have begun
+        if self._frame_started is not None:
+            self._frame_started = self._clock.monotonic()
+        self._resume()
 
     # ── sending ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -503,6 +507,8 @@ class Connection(Exchange):
 
         A large frame has more time, at a rate that every network has; answers only have to make some progress.
         """
+        if self.due_s is not None and now > self.due_s:
+            return "a peer that did not say in time who it is"
         if self._frame_started is not None and (self._is_reading or self._waits_for_budget):
             allowed_s = timeout_s + self._frame_needs / FRAME_BYTES_PER_S_MIN
             if now - self._frame_started > allowed_s:
@@ -533,6 +539,9 @@ class Connection(Exchange):
         if self.is_closed:
             return
         self.is_closed = True
+        if self._throttle is not None:
+            self._throttle.cancel()
+            self._throttle = None
         self._stream.close()
         self._out.clear()
         self.again.clear()

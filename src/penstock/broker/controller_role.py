@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Clock
+from penstock.broker.audit_log import Record, not_recorded
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.controller.claim import claim_controller
 from penstock.controller.elections import members_changed
@@ -35,6 +36,7 @@ from penstock.zookeeper.errors import (
     NoNodeError,
     StorageFullError,
 )
+from penstock.zookeeper.topic_znodes import Topic
 from penstock.zookeeper.znodes import (
     TOPIC_DELETIONS_PATH,
     ControllerEpoch,
@@ -62,6 +64,8 @@ class ControllerRole:
         self.rules_of = rules_of
         self.epoch = -1
         """Of the last claim that succeeded."""
+        self.record: Record = not_recorded
+        """Puts elections and changes of in-sync replicas on record."""
         self.unclean_elections = 0
         """Partitions that got a leader that may lack acknowledged records, by this broker, since its start."""
         self._broker_id = broker_id
@@ -220,13 +224,33 @@ class ControllerRole:
     async def _write(self, plans: Sequence[Plan]) -> None:
         state = self._view.state(self._required_epoch_version())
         for write in fenced_writes(state, plans):
+            before = {plan.topic.name: state.topics.get(plan.topic.name) for plan in write.plans if plan.topic}
             await self._coordination.multi(write.operations)
             for plan in write.plans:
+                if plan.topic is not None and (old := before[plan.topic.name]) is not None:
+                    self._put_on_record(old, plan.topic, plan.unclean)
                 if plan.unclean and plan.topic is not None:
                     logger.error("unclean leaders of %s: partitions %s", plan.topic.name, list(plan.unclean))
                     self.unclean_elections += len(plan.unclean)
         if plans:
             await self._view.refresh()
+
+    def _put_on_record(self, old: Topic, new: Topic, unclean: Sequence[int]) -> None:
+        if new.topic_id != old.topic_id:
+            return
+        for index, (was, becomes) in enumerate(zip(old.partitions, new.partitions, strict=False)):
+            name = f"{new.name}-{index}"
+            if becomes.leader != was.leader:
+                self.record(
+                    "leader_elected",
+                    partition=name,
+                    leader=becomes.leader,
+                    before=was.leader,
+                    epoch=becomes.leader_epoch,
+                    clean=index not in unclean,
+                )
+            if set(becomes.isr) != set(was.isr):
+                self.record("isr_changed", partition=name, isr=list(becomes.isr), before=list(was.isr))
 
 
 class ProducerIdAllocator:

@@ -24,12 +24,14 @@ from penstock import __version__
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Address, World
 from penstock.broker.follower_link import FollowerLink, LinkEnded
+from penstock.broker.inter_broker import InterBroker
 from penstock.broker.log_cuts import cut_back, place
 from penstock.broker.membership import Membership
 from penstock.broker.partition import Partition
 from penstock.broker.replica_throttle import Limit
 from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.replication.follower import EpochEnd, place_after_out_of_range
+from penstock.sasl.exchange import LoginFailed
 from penstock.wire.fetch_answer import FollowerAnswer, read_fetch_answer
 from penstock.wire.messages.k01_fetch import API as FETCH
 from penstock.wire.messages.k01_fetch import (
@@ -125,8 +127,10 @@ class FollowerFetcher:
         registration: Callable[[], Registration | None],
         rules: FetchRules,
         limit: Limit,
+        inter_broker: InterBroker,
     ) -> None:
         self._world = world
+        self._inter_broker = inter_broker
         self._membership = membership
         self._leader_id = leader_id
         self._registration = registration
@@ -239,10 +243,11 @@ class FollowerFetcher:
             await self._wait_for_news(self._rules.backoff_s_max)
         self._connected_to, self._broker_epoch = registration, self._membership.epoch
         async with asyncio.timeout(self._rules.connect_s_max):
-            stream = await self._world.network.connect(*registration.address)
+            stream = await self._inter_broker.connect(*registration.address)
         link = FollowerLink(stream, self._world.clock, f"penstock-follower-{self._membership.broker_id}")
         try:
             await self._learn_versions(link)
+            await self._log_in(link)
             self._begin_session(link)
             while not link.is_over:
                 await asyncio.wait([link.over], timeout=self._rules.silence_s_max / 2)
@@ -265,6 +270,15 @@ class FollowerFetcher:
         self._offsets_version = min(LIST_OFFSETS.max_version, highest.get(LIST_OFFSETS.key, -1))
         if self._fetch_version < FETCH_VERSION_MIN or self._offsets_version < LIST_OFFSETS.min_version:
             raise LinkEnded("it does not speak a version of Fetch that we do")
+
+    async def _log_in(self, link: FollowerLink) -> None:
+        try:
+            async with asyncio.timeout(self._rules.silence_s_max):
+                await self._inter_broker.log_in(link)
+        except TimeoutError:
+            raise LinkEnded("it does not answer the login") from None
+        except LoginFailed as failed:
+            raise LinkEnded(str(failed)) from None
 
     def _begin_session(self, link: FollowerLink) -> None:
         self._link = link

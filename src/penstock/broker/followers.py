@@ -10,6 +10,7 @@ from penstock.base.settings import Settings
 from penstock.base.world import Address, World
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.follower_fetcher import FetchRules, FollowerFetcher, Registration
+from penstock.broker.inter_broker import InterBroker
 from penstock.broker.membership import Membership
 from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
@@ -32,9 +33,11 @@ class Followers:
         settings: Settings,
         present_settings: Callable[[], Settings],
         listener_name: str,
+        inter_broker: InterBroker | None = None,
     ) -> None:
         """`present_settings` gives those that may have changed since the start."""
         self._world = world
+        self._inter_broker = inter_broker or InterBroker(world)
         self._view = view
         self._membership = membership
         self._listener_name = listener_name
@@ -70,6 +73,7 @@ class Followers:
                 partial(self._registration, leader_id),
                 self._rules,
                 self._limit,
+                self._inter_broker,
             )
             fetcher.on_broken = lambda: self.on_broken(leader_id)
         return fetcher

@@ -5,7 +5,9 @@ the role, the request is made again, to whoever has the role then, until its tim
 refused with an error that clients retry. A request whose answer was lost may have been carried out: made again, it says
 that the topic exists already, as if the client itself had repeated it.
 
-A broker that is asked by another broker never hands on: it is the controller, or says that it is not.
+What is handed on travels in an envelope with the name of whoever asked (`wire/messages/k20007_envelope.py`), and the
+controller judges it by the rights of that principal. Only brokers may send envelopes. A broker that gets one never
+hands it on: it is the controller, or says that it is not.
 """
 
 from __future__ import annotations
@@ -13,16 +15,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Clock
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole
-from penstock.broker.peers import CLIENT_ID_PREFIX, PeerError, Peers
+from penstock.broker.peers import PeerError, Peers
 from penstock.broker.requests import AsyncHandler, RequestContext
+from penstock.broker.rights import Rights
+from penstock.security.acls import Operation, ResourceType
+from penstock.security.principal import Principal
 from penstock.wire.api_declaration import Api
-from penstock.wire.schema import Message
+from penstock.wire.codec import decode, encode
+from penstock.wire.messages.k20007_envelope import API as ENVELOPE
+from penstock.wire.messages.k20007_envelope import EnvelopeRequest, EnvelopeResponse
+from penstock.wire.schema import Message, ProtocolError
 from penstock.zookeeper.errors import CoordinationError
 
 logger = logging.getLogger(__name__)
@@ -36,6 +45,13 @@ TIMEOUT_S_MAX = 300.0
 Refused = Callable[[Any, ApiError], Message]
 
 
+class _Forwarded(NamedTuple):
+    """An API that is handed on, and who serves it where the controller is."""
+
+    api: Api
+    here: AsyncHandler
+
+
 class _NotDecided(Exception):
     """This attempt came to nothing; the text says why."""
 
@@ -44,9 +60,18 @@ class Forwarding:
     """The way to the controller, wherever it is. `timeout_s` is for requests that bring none."""
 
     def __init__(
-        self, own_id: int, clock: Clock, role: ControllerRole, view: ClusterView, peers: Peers, timeout_s: float
+        self,
+        own_id: int,
+        clock: Clock,
+        role: ControllerRole,
+        view: ClusterView,
+        peers: Peers,
+        rights: Rights,
+        timeout_s: float,
     ) -> None:
         self.timeout_s = timeout_s
+        self._rights = rights
+        self._forwarded: dict[int, _Forwarded] = {}
         self._own_id = own_id
         self._clock = clock
         self._role = role
@@ -56,16 +81,12 @@ class Forwarding:
     def handler(self, api: Api, here: AsyncHandler, refused: Refused) -> AsyncHandler:
         """Serve an API at every broker; `here` serves it where the controller is."""
 
+        self._forwarded[api.key] = _Forwarded(api, here)
+
         async def serve(request: Any, context: RequestContext) -> Any:
-            if context.client_id.startswith(CLIENT_ID_PREFIX):
-                if self._role.is_controller:
-                    return await here(request, context)
-                return refused(request, ApiError(Error.NOT_CONTROLLER))
             timeout_s = getattr(request, "timeout_ms", self.timeout_s * 1000) / 1000
             try:
-                return await self.decided(
-                    api, request, lambda: here(request, context), version=context.version, timeout_s=timeout_s
-                )
+                return await self.decided(api, request, lambda: here(request, context), context, timeout_s=timeout_s)
             except ApiError as error:
                 return refused(request, error)
 
@@ -76,19 +97,19 @@ class Forwarding:
         api: Api,
         request: Message,
         here: Callable[[], Awaitable[Any]],
+        asker: RequestContext | None = None,
         *,
-        version: int | None = None,
         timeout_s: float,
     ) -> Any:
         """What the controller answers, once this broker knows what it decided; ApiError if none could be asked.
 
-        `here` is the way to the same answer if this broker is the controller.
+        `here` is the way to the same answer if this broker is the controller. Without an asker the broker itself asks.
         """
         give_up_at = self._clock.monotonic() + min(max(timeout_s, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
         retry_s = RETRY_S_MIN
         while True:
             try:
-                return await self._attempt(api, request, here, version, give_up_at)
+                return await self._attempt(api, request, here, asker, give_up_at)
             except _NotDecided as reason:
                 logger.info("%s is tried again: %s", api.name, reason)
                 if self._left_s(give_up_at) <= retry_s:
@@ -102,27 +123,72 @@ class Forwarding:
         api: Api,
         request: Message,
         here: Callable[[], Awaitable[Any]],
-        version: int | None,
+        asker: RequestContext | None,
         give_up_at: float,
     ) -> Any:
         is_here = self._role.is_controller
-        answer = await (here() if is_here else self._ask(api, request, version, give_up_at))
+        answer = await (here() if is_here else self._ask(api, request, asker, give_up_at))
         if _says_not_controller(answer):
             raise _NotDecided("the controller has just changed")
         if not is_here:
             await self._look_again(give_up_at)  # who asked here sees what was decided here
         return answer
 
-    async def _ask(self, api: Api, request: Message, version: int | None, give_up_at: float) -> Any:
+    async def _ask(self, api: Api, request: Message, asker: RequestContext | None, give_up_at: float) -> Any:
         controller_id = self._view.controller_id
         if controller_id in (-1, self._own_id):
             raise _NotDecided("there is no controller at the moment")
+        version = api.max_version if asker is None else asker.version
+        envelope = EnvelopeRequest(api_key=api.key, api_version=version, request=encode(request, version))
+        envelope.principal = None
+        if asker is not None:
+            envelope.principal, envelope.host, envelope.client_id = str(asker.principal), asker.host, asker.client_id
         try:
-            return await self._peers.ask(
-                controller_id, api, request, version=version, timeout_s=self._left_s(give_up_at)
+            answer: EnvelopeResponse = await self._peers.ask(
+                controller_id, ENVELOPE, envelope, timeout_s=self._left_s(give_up_at)
             )
         except PeerError as error:
             raise _NotDecided(f"the controller did not answer: {error}") from None
+        if answer.error_code == Error.CLUSTER_AUTHORIZATION_FAILED:
+            logger.error("the controller does not take this broker for one: give its user CLUSTER_ACTION (super.users)")
+        if answer.error_code or answer.response is None:
+            raise _NotDecided(f"the controller says {Error(answer.error_code).name}")
+        response, _ = decode(api.response, version, answer.response)
+        return response
+
+    # ── at the controller ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open_envelope(self, envelope: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
+        """Serve what another broker has handed on, as if whoever asked it had asked here."""
+        try:
+            self._rights.check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+            if not self._role.is_controller:
+                raise ApiError(Error.NOT_CONTROLLER)
+            api, here = self._known(envelope)
+            request, _ = decode(api.request, envelope.api_version, envelope.request)
+            asker = replace(context, version=envelope.api_version, api_key=api.key, is_broker_itself=True)
+            if envelope.principal is not None:
+                principal = Principal.parse(envelope.principal)
+                asker = replace(
+                    asker,
+                    principal=principal,
+                    host=envelope.host,
+                    client_id=envelope.client_id,
+                    is_broker_itself=False,
+                )
+        except ApiError as error:
+            return EnvelopeResponse(error_code=error.error, response=None)
+        except (ProtocolError, ValueError):
+            return EnvelopeResponse(error_code=Error.INVALID_REQUEST, response=None)
+        return EnvelopeResponse(response=encode(await here(request, asker), envelope.api_version))
+
+    def _known(self, envelope: EnvelopeRequest) -> _Forwarded:
+        known = self._forwarded.get(envelope.api_key)
+        if known is None:
+            raise ApiError(Error.INVALID_REQUEST)
+        if not known.api.min_version <= envelope.api_version <= known.api.max_version:
+            raise ApiError(Error.UNSUPPORTED_VERSION)
+        return known
 
     async def _look_again(self, give_up_at: float) -> None:
         try:

@@ -21,14 +21,19 @@ async def cut_back(partition: Partition, epoch: int, diverging: EpochEnd) -> Non
     def own_end_of(epoch: int) -> EpochEnd:
         return EpochEnd(*log.epochs.end_offset_for(epoch, log.end_offset))
 
+    ends = [log.end_offset]
+
     def cut() -> None:
         offset = cut_offset(diverging, own_end_of, log.start_offset, log.end_offset)
         logger.warning(
             "%s: cut back from offset %d to %d, as the leader has it", partition.name, log.end_offset, offset
         )
+        ends[:] = log.end_offset, offset
         log.truncate_to(offset)
 
-    await rework(partition, cut, lambda: partition.require_following(epoch))
+    await rework(
+        partition, cut, lambda: partition.require_following(epoch), lambda: _record(partition, epoch, ends[0], ends[-1])
+    )
 
 
 async def place(partition: Partition, epoch: int, placed: Placed) -> None:
@@ -45,6 +50,9 @@ async def place(partition: Partition, epoch: int, placed: Placed) -> None:
             partition,
             lambda: log.truncate_fully_and_start_at(placed.offset),
             lambda: partition.require_following(epoch),
+            lambda: partition.record(
+                "log_begun_anew", partition=partition.name, start_offset=placed.offset, epoch=epoch
+            ),
         )
     elif placed.offset < log.end_offset:
         logger.warning(
@@ -57,4 +65,16 @@ async def place(partition: Partition, epoch: int, placed: Placed) -> None:
         def cut() -> None:
             log.truncate_to(placed.offset)
 
-        await rework(partition, cut, lambda: partition.require_following(epoch))
+        before = log.end_offset
+        await rework(
+            partition,
+            cut,
+            lambda: partition.require_following(epoch),
+            lambda: _record(partition, epoch, before, placed.offset),
+        )
+
+
+def _record(partition: Partition, epoch: int, end_offset: int, cut_at: int) -> None:
+    partition.record(
+        "log_truncated", partition=partition.name, from_offset=cut_at, to_offset=end_offset, leader_epoch=epoch
+    )

@@ -17,6 +17,7 @@ from penstock.broker.metrics_format import Section, line
 from penstock.broker.metrics_groups import GROUPS
 from penstock.broker.metrics_partitions import COMPACTION, DISKS, PARTITIONS, TOTALS
 from penstock.broker.metrics_process import PROCESS
+from penstock.broker.metrics_quotas import QUOTAS
 from penstock.broker.metrics_requests import CONNECTIONS, REQUESTS
 from penstock.broker.metrics_scrape import Metered, Scrape
 
@@ -26,6 +27,7 @@ SECTIONS: tuple[Section[Scrape], ...] = (
     CLUSTER,
     REQUESTS,
     CONNECTIONS,
+    QUOTAS,
     PARTITIONS,
     GROUPS,
     TOTALS,

@@ -25,6 +25,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.steps import ProducerEpoch
 from penstock.base.world import NoSpaceError, World
+from penstock.broker.audit_log import Record, not_recorded
 from penstock.broker.fetch_waits import FetchWait, FollowerWait
 from penstock.broker.lease import Lease
 from penstock.broker.partition_config import PartitionConfig
@@ -78,6 +79,7 @@ class Partition:
         "leader_id",
         "log",
         "name",
+        "record",
         "scrub",
         "stable_waits",
         "start_waits",
@@ -120,6 +122,7 @@ class Partition:
         self.fetch_waits: dict[FetchWait, None] = {}
         self.follower_waits: dict[FollowerWait, None] = {}  # they are given what is not committed yet, too
         self.stable_waits: dict[FetchWait, int] = {}  # of readers of committed records: the last stable offset they saw
+        self.record: Record = not_recorded
         self.start_waits: list[Callable[[], None]] = []  # to be called whenever followers have told something
         self._commit_waits: list[tuple[int, Callable[[Error], None]]] = []
         self._writable_waits: list[Callable[[], None]] = []

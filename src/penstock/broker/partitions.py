@@ -18,6 +18,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.base.settings import Settings
 from penstock.base.world import NoSpaceError, World, lacks_space
+from penstock.broker.audit_log import Record, not_recorded
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.lease import Lease
 from penstock.broker.partition import Partition
@@ -55,6 +56,7 @@ class Partitions:
         self.preferred: dict[TopicPartition, LogDirectory] = {}
         """Where partitions go that are not here yet, if somebody has said so."""
         self._following = asyncio.Lock()
+        self.record: Record = not_recorded  # why bytes went
         self.removed_bytes: Counter[str] = Counter()  # of all partitions that are or were here, by the reason
         self.without_room: frozenset[str] = frozenset()
         """Topics of which some partition could not be opened for lack of space: to be followed again."""
@@ -244,6 +246,7 @@ class Partitions:
         partition = Partition(
             name, topic.topic_id, log, config, high_watermark, self._world, self._lease, self._storage_failed
         )
+        partition.record = self.record
         return partition, directory
 
     def _directory_for(self, name: TopicPartition, topic_id: UUID) -> LogDirectory:
@@ -325,6 +328,7 @@ class Partitions:
         log = partition.log
         reason = "topic deleted" if error is Error.UNKNOWN_TOPIC_OR_PARTITION else "replica moved"
         self.removed_bytes[reason] += log.size_bytes
+        self.record("replica_deleted", partition=log.topic_partition, size_bytes=log.size_bytes, why=reason)
         logger.info(
             "%s: deleted offsets %d to %d (%d bytes): %s",
             partition.name,
@@ -452,6 +456,14 @@ class Partitions:
             partition.log_start_moved()
         for segment in deleted:
             self.removed_bytes[segment.reason] += segment.size_bytes
+            self.record(
+                "segment_deleted",
+                partition=partition.name,
+                from_offset=segment.base_offset,
+                to_offset=segment.next_offset,
+                size_bytes=segment.size_bytes,
+                why=segment.reason,
+            )
             logger.info(
                 "%s: deleted offsets %d to %d (%d bytes) by %s",
                 partition.name,
@@ -471,6 +483,7 @@ class Partitions:
     def directory_failed(self, directory: LogDirectory, reason: str) -> None:
         """Nothing in a log directory is served any more until a restart."""
         directory.go_offline(reason)
+        self.record("log_directory_failed", directory=directory.path, why=reason)
         self._gone([other for other in self if self._directory_of[other.name] is directory])
 
     def replica_failed(self, partition: Partition, reason: str) -> None:

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 from penstock import __version__
 from penstock.base.world import Address, Stream, World
 from penstock.broker.cluster_view import ClusterView, ViewChange
+from penstock.broker.inter_broker import InterBroker
 from penstock.broker.peer_link import LinkEnded, PeerLink
+from penstock.sasl.exchange import LoginFailed
 from penstock.wire.api_declaration import Api
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -63,8 +65,10 @@ class Peers:
         own_id: int,
         listener_name: str,
         limits: LinkLimits | None = None,
+        inter_broker: InterBroker | None = None,
     ) -> None:
         self._world = world
+        self._inter_broker = inter_broker or InterBroker(world)
         self._view = view
         self._listener_name = listener_name
         self._client_id = f"{CLIENT_ID_PREFIX}{own_id}"
@@ -115,7 +119,9 @@ class Peers:
             self._forget(node_id)
             if registration is None:
                 raise PeerError(f"broker {node_id} is not there, or has no listener {self._listener_name}")
-            peer = self._peers[node_id] = Peer(self._world, node_id, registration, self._client_id, self._limits)
+            peer = self._peers[node_id] = Peer(
+                self._world, node_id, registration, self._client_id, self._limits, self._inter_broker
+            )
         return peer
 
     def _registration(self, node_id: int) -> Registration | None:
@@ -148,9 +154,16 @@ class Peer:
     """One broker in one of its lives, and the connections to it."""
 
     def __init__(
-        self, world: World, node_id: int, registration: Registration, client_id: str, limits: LinkLimits
+        self,
+        world: World,
+        node_id: int,
+        registration: Registration,
+        client_id: str,
+        limits: LinkLimits,
+        inter_broker: InterBroker,
     ) -> None:
         self.registration = registration
+        self._inter_broker = inter_broker
         self._world = world
         self._node_id = node_id
         self._client_id = client_id
@@ -211,12 +224,17 @@ class Peer:
         if answer.error_code or not answer.api_keys:
             link.end("it does not say what it serves")
             raise self._failed("it does not say what it serves")
+        try:
+            await self._inter_broker.log_in(link)
+        except (LinkEnded, LoginFailed) as failed:
+            link.end("no login")
+            raise self._failed(str(failed)) from None
         link.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         return link
 
     async def _stream(self) -> Stream:
         host, port = self.registration.address
-        connecting = asyncio.ensure_future(self._world.network.connect(host, port))
+        connecting = asyncio.ensure_future(self._inter_broker.connect(host, port))
         try:
             await asyncio.wait((connecting, self._over), return_when=asyncio.FIRST_COMPLETED)
             self._check_life()

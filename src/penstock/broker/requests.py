@@ -21,12 +21,15 @@ from typing import Any, TypeAlias
 from penstock.base.errors import Error
 from penstock.base.world import Clock
 from penstock.broker._exchange import TIMED_ONE_IN, FrameDispatch
+from penstock.broker.client_quotas import ClientQuotas, Timed
 from penstock.broker.connection import Connection, ConnectionBroken, Response
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.request_counts import ApiCounts
+from penstock.security.principal import Principal
 from penstock.wire.api_declaration import API_VERSIONS_KEY, BETWEEN_BROKERS, FIRST_OWN_KEY, Api
 from penstock.wire.codec import decoder, encoder
 from penstock.wire.messages.k00_produce import API as PRODUCE
+from penstock.wire.messages.k01_fetch import API as FETCH
 from penstock.wire.messages.k18_api_versions import API as API_VERSIONS
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from penstock.wire.schema import ProtocolError
@@ -40,12 +43,23 @@ _SIZE = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks, and how."""
+    """Who asks, and how. A request that another broker has handed on is not its own: see `forwarding.py`."""
 
     connection: Connection
     version: int
     correlation_id: int
     client_id: str
+    api_key: int
+    principal: Principal
+    host: str
+    is_broker_itself: bool = False
+    """A broker of this cluster that asks for itself, and may do everything."""
+
+    @classmethod
+    def of(cls, connection: Connection, api: Api, version: int, correlation_id: int) -> RequestContext:
+        """Of a request that came over a connection."""
+        client_id, host = connection.client_id or "", connection.peer.host
+        return cls(connection, version, correlation_id, client_id, api.key, connection.principal, host)
 
 
 HotHandler: TypeAlias = Callable[[Connection, int, int, memoryview, int], Response | None]
@@ -58,8 +72,9 @@ AsyncHandler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 class Dispatcher(FrameDispatch):
     """The table of what this broker serves; called once for each frame."""
 
-    def __init__(self, peer_log: PeerLog, clock: Clock) -> None:
+    def __init__(self, peer_log: PeerLog, clock: Clock, quotas: ClientQuotas | None = None) -> None:
         super().__init__()
+        self._quotas = quotas
         self._peer_log = peer_log
         self._monotonic = clock.monotonic
         self._routes: dict[int, tuple[Api, HotHandler, ApiCounts]] = {}
@@ -125,6 +140,9 @@ class Dispatcher(FrameDispatch):
             raise
         except Exception:
             raise self._failed(f"{api.name} version {version}", connection) from None
+        quotas = self._counting(connection, api, version)
+        if quotas is not None and not (connection.follows and key == FETCH.key):
+            quotas.spent(connection, self._monotonic() - started_s)
         if response is None:
             connection.count_when_answered(counts, started_s)
         else:
@@ -156,9 +174,10 @@ class Dispatcher(FrameDispatch):
             connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
         ) -> Response | None:
             request, _ = decoder(api.request, version)(frame, position)
-            context = RequestContext(connection, version, correlation_id, connection.client_id or "")
+            context = RequestContext.of(connection, api, version, correlation_id)
             answer = handler(request, context)
             counts.count_errors(answer)
+            self._tell_throttle(answer, connection, api, version)
             return frame_of(answer, api, version, correlation_id)
 
         return call
@@ -170,13 +189,14 @@ class Dispatcher(FrameDispatch):
             connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
         ) -> Response | None:
             request, _ = decoder(api.request, version)(frame, position)
-            context = RequestContext(connection, version, correlation_id, connection.client_id or "")
+            context = RequestContext.of(connection, api, version, correlation_id)
             slot = connection.reserve()
 
             async def run() -> None:
                 try:
-                    answer = await handler(request, context)
+                    answer = await self._timed(handler(request, context), connection, api, version)
                     counts.count_errors(answer)
+                    self._tell_throttle(answer, connection, api, version)
                     connection.fill(slot, frame_of(answer, api, version, correlation_id))
                 except Exception:
                     connection.close(str(self._failed(f"{api.name} version {version}", connection)))
@@ -187,6 +207,30 @@ class Dispatcher(FrameDispatch):
             return None
 
         return call
+
+    def _counting(self, connection: Connection, api: Api, version: int) -> ClientQuotas | None:
+        """Where the time of a request counts, if it does."""
+        quotas = self._quotas
+        if quotas is None or not quotas.limits_requests or quotas.is_among_brokers(connection, api.key, version):
+            return None
+        return quotas
+
+    async def _timed(self, awaited: Awaitable[Any], connection: Connection, api: Api, version: int) -> Any:
+        """What is awaited; its time is counted where that matters."""
+        quotas = self._counting(connection, api, version)
+        if quotas is None:
+            return await awaited
+        timed = Timed(awaited, self._monotonic)
+        answer = await timed
+        quotas.spent(connection, timed.spent_s)
+        return answer
+
+    def _tell_throttle(self, answer: Any, connection: Connection, api: Api, version: int) -> None:
+        quotas = self._counting(connection, api, version)
+        if quotas is not None:
+            throttle_ms = quotas.requested(connection)
+            if throttle_ms and hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = max(answer.throttle_time_ms, throttle_ms)
 
 
 def frame_of(message: Any, api: Api, version: int, correlation_id: int) -> bytearray:

@@ -10,21 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from penstock import __version__
 from penstock.base.identifiers import uuid_to_text
-from penstock.base.listeners import Listener, SecurityProtocol, parse_listeners
+from penstock.base.listeners import Listener, parse_listeners
 from penstock.base.process_figures import ProcessFigures
-from penstock.base.settings import Settings
+from penstock.base.settings import Settings, SettingsError
 from penstock.base.world import Address, SocketOptions, World
 from penstock.broker.api_table import serve_all
+from penstock.broker.audit_log import AuditLog
 from penstock.broker.background import Background
 from penstock.broker.broker import Broker
+from penstock.broker.client_quotas import ClientQuotas
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.compactor import Compactor
 from penstock.broker.connection import Intake
+from penstock.broker.connection_rates import ConnectionRates
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
 from penstock.broker.deletions import finish_deletions
@@ -32,10 +35,13 @@ from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
 from penstock.broker.forwarding import Forwarding
+from penstock.broker.greetings import Greetings
 from penstock.broker.group_shards import group_shards, tell_groups
+from penstock.broker.inter_broker import InterBroker
 from penstock.broker.isr_changes import IsrChanges
 from penstock.broker.lease import Lease
 from penstock.broker.leaving import leave
+from penstock.broker.login_settings import own_login
 from penstock.broker.loop_delay import LoopDelay
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.markers import Markers
@@ -48,20 +54,23 @@ from penstock.broker.peer_log import PeerLog
 from penstock.broker.peers import LinkLimits, Peers
 from penstock.broker.replica_moves import ReplicaMoves
 from penstock.broker.requests import Dispatcher
+from penstock.broker.rights import Rights
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.broker.session_counts import SessionCounts
 from penstock.broker.spreading import Spreading
 from penstock.broker.topics import Topics
 from penstock.broker.transaction_shards import transaction_shards
+from penstock.broker.users import Users
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
 from penstock.zookeeper.errors import NodeExistsError
 from penstock.zookeeper.patience import until_answered
-from penstock.zookeeper.znodes import BrokerNode, Endpoint, first_znodes
+from penstock.zookeeper.znodes import BrokerNode, Endpoint, LoginSecret, first_znodes, later_znodes
 
 logger = logging.getLogger(__name__)
 
 DRAIN_S_MAX = 5.0
+LOGIN_SECRET_BYTES = 32
 
 
 class StartError(Exception):
@@ -89,6 +98,7 @@ class RunningBroker:
         self._dispatcher = dispatcher
         self._failed = asyncio.Event()
         self._tasks = [asyncio.ensure_future(server.sweep_forever()), *maintenance.start()]
+        self._tasks.append(asyncio.ensure_future(broker.greetings.look_again_forever()))
 
     def fail(self) -> None:
         self._failed.set()
@@ -96,6 +106,12 @@ class RunningBroker:
     async def failed(self) -> None:
         """Returns when the broker cannot go on."""
         await self._failed.wait()
+
+    async def make_users(self, passwords: Mapping[str, str]) -> None:
+        """Users whom a new cluster begins with, made by the controller where they are missing."""
+        if self.broker.role.is_controller:
+            for user, password in passwords.items():
+                await self.broker.users.make(user, password, self.broker.world.random)
 
     async def stop(self) -> None:
         """Hand over what is led here, let what is under way end, flush, and leave a clean mark."""
@@ -113,6 +129,7 @@ class RunningBroker:
         await self.metrics.stop()
         await _stop_following(self.broker)
         await self._background.stop()
+        await self.broker.audit.stop()
         await self.broker.partitions.close()
 
 
@@ -128,15 +145,19 @@ async def start_broker(
     view = ClusterView(coordination)
     await until_answered(coordination, view.load)
     lease = Lease(world.clock, coordination)
+    audit = AuditLog(world, settings)
     role = ControllerRole(node_id, coordination, view, world.clock, lambda topic: broker.topics.rules_of(topic))
     try:
         partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
+    users = Users(view, role, await until_answered(coordination, lambda: _login_secret(coordination)))
     listener_name = parse_listeners(settings, "").inter_broker_name
-    peers = Peers(world, view, node_id, listener_name, _link_limits(settings))
+    inter_broker = _inter_broker(world, settings, users, lambda: broker.settings)
+    peers = Peers(world, view, node_id, listener_name, _link_limits(settings), inter_broker)
+    rights = _rights(view, settings, audit)
     forwarding = Forwarding(
-        node_id, world.clock, role, view, peers, settings.integer("controller.socket.timeout.ms") / 1000
+        node_id, world.clock, role, view, peers, rights, settings.integer("controller.socket.timeout.ms") / 1000
     )
     spreading = Spreading(node_id, view, peers)
     markers = Markers(world, node_id, view, partitions, lambda: broker.groups, peers)
@@ -145,6 +166,9 @@ async def start_broker(
         node_id=node_id,
         world=world,
         settings=settings,
+        audit=audit,
+        rights=rights,
+        quotas=ClientQuotas(world.clock, settings),
         view=view,
         membership=membership,
         peers=peers,
@@ -170,13 +194,21 @@ async def start_broker(
         replica_moves=ReplicaMoves(world, view, partitions, lambda: broker.settings),
         compactor=Compactor(world, partitions, lambda: broker.settings),
         duties=ControllerDuties(view, role, lambda: broker.settings),
-        followers=Followers(world, view, partitions, membership, settings, lambda: broker.settings, listener_name),
+        followers=Followers(
+            world, view, partitions, membership, settings, lambda: broker.settings, listener_name, inter_broker
+        ),
         doubts=Doubts(world.clock, view),
+        users=users,
+        greetings=Greetings(world, users, audit.record),
     )
     broker.followers.on_broken = broker.doubts.arise
+    broker.quotas.may_act_as_broker = rights.may_act_as_broker
+    role.record = partitions.record = audit.record
+    audit.open()
     try:
         return await _serve(broker, coordination, process_figures)
     except (Exception, asyncio.CancelledError):
+        await audit.stop()
         await partitions.close()
         raise
 
@@ -196,6 +228,10 @@ async def _serve(
             broker.partitions.use_configs(broker.partitions.topic_names, config_of)
             broker.partitions.cordoned = frozenset(broker.settings.list("cordoned.log.dirs"))
             server.limits = connection_limits(broker.settings)
+            broker.greetings.use(broker.settings)
+        if any(name.startswith(("users/", "clients/", "ips/")) for name in change.configs):
+            broker.quotas.use({name: stored.values for name, stored in broker.view.configs.items()})
+            server.forget_shortcuts()
         is_admitted = broker.membership.is_admitted
         if is_admitted and not was_admitted:
             await broker.partitions.loss_is_known()
@@ -216,17 +252,20 @@ async def _serve(
         return partition_config(broker.topics.settings_of(topic), broker.settings)
 
     broker.reload_dynamic_settings()
+    broker.quotas.use({name: stored.values for name, stored in broker.view.configs.items()})
     await broker.partitions.follow(sorted(broker.view.topics), config_of, may_lead=False)
     broker.view.on_change(view_changed)
     peer_log = PeerLog(world.clock)
-    dispatcher = Dispatcher(peer_log, world.clock)
+    dispatcher = Dispatcher(peer_log, world.clock, broker.quotas)
     serve_all(dispatcher, broker)
     limits = connection_limits(broker.settings)
     server = Server(world.network, world.clock, _intake(broker.settings), limits, dispatcher, peer_log)
+    server.rates = ConnectionRates(broker.quotas, lambda listener: _connection_rate(broker.settings, listener))
+    broker.rights.on_change(server.forget_shortcuts)
     session = SessionCounts(coordination, world.clock)
     metrics = Metrics(Metered(broker, server, dispatcher, session, LoopDelay(world.clock), process_figures))
     try:
-        listeners = await _listen(server, broker.settings)
+        listeners = await _listen(server, broker, dispatcher)
         await _serve_metrics(metrics)
         broker.view.start_following()
         await until_answered(coordination, lambda: _register(broker, listeners))
@@ -271,26 +310,55 @@ async def _stop_following(broker: Broker) -> None:
     await broker.peers.close()
 
 
+def _rights(view: ClusterView, settings: Settings, audit: AuditLog) -> Rights:
+    try:
+        return Rights(view, settings, audit)
+    except SettingsError as error:
+        raise StartError("; ".join(error.problems)) from error
+
+
+def _inter_broker(world: World, settings: Settings, users: Users, present: Callable[[], Settings]) -> InterBroker:
+    listener = parse_listeners(settings, "localhost").inter_broker
+    inter_broker = InterBroker(world, listener, present)
+    try:
+        inter_broker.check(settings)
+        if listener.protocol.has_login:
+            users.use_own_login(listener.name, own_login(settings, listener.name))
+    except SettingsError as error:
+        raise StartError("; ".join(error.problems)) from error
+    return inter_broker
+
+
 async def _make_first_znodes(world: World, coordination: Coordination) -> None:
     cluster_id = uuid_to_text(UUID(bytes=world.random.randbytes(16), version=4))
     try:
         await coordination.multi(first_znodes(cluster_id))
     except NodeExistsError:
         pass
+    for each in later_znodes(world.random.randbytes(LOGIN_SECRET_BYTES)):
+        try:
+            await coordination.multi([each])
+        except NodeExistsError:
+            pass
 
 
-async def _listen(server: Server, settings: Settings) -> list[Listener]:
-    listeners = []
+async def _login_secret(coordination: Coordination) -> bytes:
+    return LoginSecret.decode((await coordination.get(LoginSecret.PATH))[0]).secret
+
+
+async def _listen(server: Server, broker: Broker, dispatcher: Dispatcher) -> list[Listener]:
+    listeners, settings = [], broker.settings
     options = SocketOptions(
         backlog=settings.integer("socket.listen.backlog.size"),
         receive_buffer_bytes=settings.integer("socket.receive.buffer.bytes"),
         send_buffer_bytes=settings.integer("socket.send.buffer.bytes"),
     )
     for listener in parse_listeners(settings, settings.optional_text("broker.host") or "localhost").all:
-        if listener.protocol is not SecurityProtocol.PLAINTEXT:
-            raise StartError(f"listener {listener.name}: this release serves PLAINTEXT, not {listener.protocol.value}")
         try:
-            address = await server.listen(listener.name, listener.bind.host, listener.bind.port, options)
+            greeting = broker.greetings.of(listener, settings, dispatcher)
+            address = await server.listen(listener.name, listener.bind.host, listener.bind.port, options, greeting)
+        except SettingsError as error:
+            raise StartError("; ".join(error.problems)) from error
         except OSError as error:
             where = Address(listener.bind.host or "0.0.0.0", listener.bind.port)
             raise StartError(f"cannot listen on {where}: {error.strerror}; choose another port with --port") from error
@@ -347,10 +415,20 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
         if colon:
             overrides[host] = int(count)
     idle_ms = settings.integer("connections.max.idle.ms")
+    listeners = parse_listeners(settings, "localhost")
+    names = [listener.name for listener in listeners.all]
     return ConnectionLimits(
         connections_max=settings.integer("max.connections"),
         connections_per_ip_max=settings.integer("max.connections.per.ip"),
         per_ip_overrides=overrides,
         idle_s_max=idle_ms / 1000 if idle_ms >= 0 else math.inf,
         frame_s_max=settings.integer("connection.frame.timeout.ms") / 1000,
+        per_listener_max={name: settings.for_listener(name).integer("max.connections") for name in names},
+        brokers_listener=listeners.inter_broker_name if len(names) > 1 else None,
     )
+
+
+def _connection_rate(settings: Settings, listener: str) -> int:
+    """How many connections may come in a second: in all, or on one listener."""
+    prefix = f"listener.name.{listener.lower()}." if listener else ""
+    return settings.integer(f"{prefix}max.connection.creation.rate")

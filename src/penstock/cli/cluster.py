@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from penstock.base.errors import Error
 from penstock.cli.connection import ANSWER_TIMEOUT_S, Connection
 from penstock.cli.direct import TIMEOUT_S, DirectClient, check_error, connect_directly
+from penstock.cli.direct_security import parse_security
 from penstock.cli.failure import ExitCode, Failure, did_you_mean
 from penstock.cli.offsets import ask_offsets
 from penstock.cli.places import Place, place_text
@@ -64,6 +65,7 @@ class Cluster:
     def __init__(self, connection: Connection, timeout_s: float = TIMEOUT_S) -> None:
         self._first = connect_directly(connection, timeout_s)
         self._timeout_s = timeout_s
+        self._security = parse_security(connection.settings)
         self._clients: dict[BrokerAddress, DirectClient] = {}
 
     def __enter__(self) -> Cluster:
@@ -78,7 +80,7 @@ class Cluster:
     def on(self, broker: BrokerAddress) -> DirectClient:
         """The connection to one broker."""
         if broker not in self._clients:
-            self._clients[broker] = DirectClient((broker.host, broker.port), self._timeout_s)
+            self._clients[broker] = DirectClient((broker.host, broker.port), self._timeout_s, self._security)
         return self._clients[broker]
 
     @property

@@ -18,6 +18,7 @@ from penstock.base.errors import Error
 from penstock.cli.cluster import BrokerAddress, Cluster
 from penstock.cli.connection import Connection
 from penstock.cli.direct import DirectClient, error_text
+from penstock.cli.direct_security import Security, parse_security
 from penstock.cli.failure import Failure
 from penstock.cli.offsets import ANY_REPLICA, LATEST_TIMESTAMP, ask_offsets
 from penstock.cli.places import Place, by_topic
@@ -89,7 +90,7 @@ def take_survey(connection: Connection, *, must_be_whole: bool = False) -> Surve
     if must_be_whole and survey.remarks:
         raise Failure(survey.remarks[0])
     connection.also_try([(address.host, address.port) for _, address in _present(survey)])
-    _ask_brokers(survey)
+    _ask_brokers(survey, parse_security(connection.settings))
     return survey
 
 
@@ -166,7 +167,7 @@ def _present(survey: Survey) -> list[tuple[Broker, BrokerAddress]]:
     return [(broker, broker.address) for broker in survey.brokers.values() if broker.address is not None]
 
 
-def _ask_brokers(survey: Survey) -> None:
+def _ask_brokers(survey: Survey, security: Security) -> None:
     """Asks all at the same time, so that one that is silent costs its time but once, and ends are of one moment."""
     held: dict[int, list[Place]] = {broker_id: [] for broker_id in survey.brokers}
     for place, partition in survey.partitions.items():
@@ -175,12 +176,12 @@ def _ask_brokers(survey: Survey) -> None:
     present = _present(survey)
     if present:
         with ThreadPoolExecutor(min(len(present), THREADS_MAX)) as threads:
-            list(threads.map(lambda one: _ask_broker(one[0], one[1], held[one[0].id]), present))
+            list(threads.map(lambda one: _ask_broker(one[0], one[1], held[one[0].id], security), present))
 
 
-def _ask_broker(broker: Broker, address: BrokerAddress, held: Sequence[Place]) -> None:
+def _ask_broker(broker: Broker, address: BrokerAddress, held: Sequence[Place], security: Security) -> None:
     try:
-        with DirectClient((address.host, address.port), SURVEY_TIMEOUT_S) as client:
+        with DirectClient((address.host, address.port), SURVEY_TIMEOUT_S, security) as client:
             broker.folders, broker.sizes = log_folders(client)
             broker.ends = _ends(client, held) if held else {}
     except Failure as failure:

@@ -1,9 +1,9 @@
 """Requests that confluent-kafka does not offer, sent with our own codec over a plain socket.
 
 Some commands need them: those for groups, transactions and the cluster (through `cli.cluster`), the defaults of all
-brokers (librdkafka refuses the empty name they have), eligible leaders, and the versions that a broker serves. One
-`DirectClient` is one connection; it asks ApiVersions first and then speaks the highest version that both sides know.
-It does not do TLS or SASL: callers see `can_ask` first.
+brokers (librdkafka refuses the empty name they have), eligible leaders, users, and the versions that a broker serves.
+One `DirectClient` is one connection; it asks ApiVersions first and then speaks the highest version that both sides
+know. TLS and logins are those of the client settings; `can_ask` says whether we know how to do them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from typing import TypeVar
 from penstock import __version__
 from penstock.base.errors import Error
 from penstock.cli.connection import Connection, parse_addresses
+from penstock.cli.direct_security import Security, parse_security
 from penstock.cli.failure import ExitCode, Failure
+from penstock.sasl.exchange import ClientExchange, LoginFailed
 from penstock.wire.codec import decode, encode
+from penstock.wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from penstock.wire.schema import Message, ProtocolError, schema_of
 
 TIMEOUT_S = 10.0
@@ -26,6 +30,7 @@ ANSWER_BYTES_MAX = 64 << 20
 API_VERSIONS_KEY = 18
 API_VERSIONS_VERSION = 3
 CLIENT_ID = b"penstock"
+LOGIN_ROUNDS_MAX = 10
 REFUSED_ERRORS = {
     Error.CLUSTER_AUTHORIZATION_FAILED,
     Error.TOPIC_AUTHORIZATION_FAILED,
@@ -37,22 +42,32 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 def can_ask(connection: Connection) -> bool:
-    """Do the settings ask for a plain connection?"""
-    return connection.settings.get("security.protocol", "plaintext").lower() == "plaintext"
+    """Can we connect in the way that the settings ask for?"""
+    try:
+        parse_security(connection.settings)
+    except Failure:
+        return False
+    return True
 
 
 class DirectClient:
     """One connection to one broker, one request at a time."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, address: tuple[str, int], timeout_s: float = TIMEOUT_S, security: Security | None = None
+    ) -> None:
         self._address = address
+        security = security or Security()
         try:
-            self._socket = socket.create_connection(address, timeout_s)
+            self._socket: socket.socket = socket.create_connection(address, timeout_s)
         except OSError as error:
             raise self._unreachable(error) from error
         self._correlation_id = 0
         try:
+            self._socket = self._secured(security)
             self.versions = self._ask_versions()
+            if (login := security.login()) is not None:
+                self._log_in(login)
         except BaseException:
             self._socket.close()
             raise
@@ -80,6 +95,30 @@ class DirectClient:
         request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
         answer = self._exchange(API_VERSIONS_KEY, API_VERSIONS_VERSION, request, ApiVersionsResponse)
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _secured(self, security: Security) -> socket.socket:
+        try:
+            return security.secured(self._socket, self._address[0])
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def _log_in(self, exchange: ClientExchange) -> None:
+        what = f"logging in at {self._shown()} with {exchange.mechanism}"
+        chosen = self._exchange(17, 1, SaslHandshakeRequest(mechanism=exchange.mechanism), SaslHandshakeResponse)
+        if chosen.error_code:
+            raise Failure(f"{what}: the listener offers {', '.join(chosen.mechanisms) or 'none'}", ExitCode.REFUSED)
+        message: bytes | None = exchange.first()
+        for _ in range(LOGIN_ROUNDS_MAX):
+            answer = self._exchange(36, 1, SaslAuthenticateRequest(auth_bytes=message or b""), SaslAuthenticateResponse)
+            if answer.error_code:
+                raise Failure(f"{what}: {error_text(answer.error_code, answer.error_message)}", ExitCode.REFUSED)
+            try:
+                message = exchange.answer(answer.auth_bytes)
+            except LoginFailed as failed:
+                raise Failure(f"{what}: {failed}", ExitCode.REFUSED) from None
+            if exchange.is_done:
+                return
+        raise Failure(f"{what}: the broker does not come to an end", ExitCode.REFUSED)
 
     def _exchange(self, api_key: int, version: int, request: Message, answer: type[Answer]) -> Answer:
         flexible = version in schema_of(type(request)).flexible
@@ -119,13 +158,12 @@ class DirectClient:
 
 def connect_directly(connection: Connection, timeout_s: float = TIMEOUT_S) -> DirectClient:
     """A connection to the first bootstrap broker that answers."""
-    if not can_ask(connection):
-        raise Failure("this needs a plain connection: it is not possible over TLS or SASL")
+    security = parse_security(connection.settings)
     connection.reach()
     failure = Failure("no bootstrap brokers given", ExitCode.USAGE)
     for address in parse_addresses(connection.bootstrap):
         try:
-            return DirectClient(address, timeout_s)
+            return DirectClient(address, timeout_s, security)
         except Failure as next_failure:
             failure = next_failure
     raise failure

@@ -19,6 +19,7 @@ import crc32c
 
 from penstock.cli.connection import Connection, parse_addresses
 from penstock.cli.direct import DirectClient, can_ask
+from penstock.cli.direct_security import parse_security
 from penstock.cli.failure import Failure
 from penstock.wire._records import is_compiled
 
@@ -162,7 +163,7 @@ def check_broker(connection: Connection) -> tuple[Finding, dict[int, tuple[int, 
     problem = "no address given"
     for address in parse_addresses(connection.bootstrap):
         try:
-            with DirectClient(address) as client:
+            with DirectClient(address, security=parse_security(connection.settings)) as client:
                 text = f"{address[0]}:{address[1]} answers and serves {len(client.versions)} APIs"
                 return Finding("broker", OK, text), client.versions
         except Failure as failure:

@@ -16,6 +16,7 @@ from typing import Any
 from penstock.base.errors import Error
 from penstock.cli.connection import Connection
 from penstock.cli.direct import DirectClient, can_ask
+from penstock.cli.direct_security import Security, parse_security
 from penstock.cli.failure import Failure
 from penstock.cli.kafka_admin import AdminClient
 from penstock.cli.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ask_offsets
@@ -49,8 +50,9 @@ def leader_figures(connection: Connection, admin: AdminClient, leaders: Mapping[
         by_leader[node.host, node.port].append(place)
     if not by_leader:
         return LeaderFigures({}, {}, {})
+    security = parse_security(connection.settings)
     with ThreadPoolExecutor(min(len(by_leader), THREADS_MAX)) as threads:
-        answers = list(threads.map(lambda one: _ask(one[0], one[1]), by_leader.items()))
+        answers = list(threads.map(lambda one: _ask(one[0], one[1], security), by_leader.items()))
     return LeaderFigures(
         {place: start for answer in answers for place, start in answer.starts.items()},
         {place: end for answer in answers for place, end in answer.ends.items()},
@@ -58,9 +60,9 @@ def leader_figures(connection: Connection, admin: AdminClient, leaders: Mapping[
     )
 
 
-def _ask(address: Address, places: Sequence[Place]) -> LeaderFigures:
+def _ask(address: Address, places: Sequence[Place], security: Security) -> LeaderFigures:
     try:
-        with DirectClient(address, LEADER_TIMEOUT_S) as client:
+        with DirectClient(address, LEADER_TIMEOUT_S, security) as client:
             starts = _offsets(client, places, EARLIEST_TIMESTAMP)
             ends = _offsets(client, places, LATEST_TIMESTAMP)
             return LeaderFigures(starts, ends, _sizes(client, places))

@@ -92,6 +92,24 @@ def _config() -> typer.Typer:
     return app
 
 
+def _user() -> typer.Typer:
+    from penstock.cli.user import app
+
+    return app
+
+
+def _acl() -> typer.Typer:
+    from penstock.cli.acl import app
+
+    return app
+
+
+def _quota() -> typer.Typer:
+    from penstock.cli.quota import app
+
+    return app
+
+
 def _log() -> typer.Typer:
     from penstock.cli.log import app
 
@@ -115,6 +133,9 @@ COMMANDS = (
     Command("transaction", "List, describe and abort transactions.", _transaction),
     Command("cluster", "Watch brokers, elect leaders, move copies.", _cluster),
     Command("config", "Show and change the settings of topics and brokers.", _config),
+    Command("user", "Add, list and delete users who log in with SCRAM.", _user),
+    Command("acl", "Allow, deny and list what users may do.", _acl),
+    Command("quota", "Set, list and remove limits on what clients use.", _quota),
     Command("log", "Look into the files of a data folder.", _log),
     Command("doctor", "Check this machine and say what to do.", _doctor),
 )

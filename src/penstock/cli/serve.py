@@ -17,6 +17,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Mapping
 
 import uvloop
 
@@ -62,7 +63,7 @@ def main() -> int:
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            return 1 if runner.run(_serve(settings, order["data"], watcher_fd)) else 0
+            return 1 if runner.run(_serve(settings, order["data"], watcher_fd, order.get("users", {}))) else 0
         except (StartError, JournalCorruptError, CoordinationError, OSError) as error:
             print(f"penstock: {prefix}{error}", file=sys.stderr)
             return 1
@@ -76,8 +77,8 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _serve(settings: Settings, data: str, watcher_fd: int | None) -> bool:
-    """Serve; returns whether the broker failed."""
+async def _serve(settings: Settings, data: str, watcher_fd: int | None, users: Mapping[str, str]) -> bool:
+    """Serve; returns whether the broker failed. `users` and their passwords are made where they are missing."""
     end = End(watcher_fd)
     world = real_world()
     world.disk.make_dirs(data)
@@ -90,6 +91,7 @@ async def _serve(settings: Settings, data: str, watcher_fd: int | None) -> bool:
         broker = await start_broker(world, settings, coordination, process_figures)
         end.is_starting = False
         try:
+            await broker.make_users(users)
             _quiet_collector()
             addresses = ",".join(str(address) for address in broker.addresses)
             metrics = f" metrics={broker.metrics.address}" if broker.metrics.address is not None else ""
@@ -169,7 +171,14 @@ async def _join(world: World, settings: Settings, data: str) -> Coordination:
     timeout_ms = settings.integer("zookeeper.session.timeout.ms")
     try:
         async with asyncio.timeout(wait_ms / 1000):
-            return await open_broker_session(world, ensemble, data, timeout_ms=timeout_ms)
+            return await open_broker_session(
+                world,
+                ensemble,
+                data,
+                timeout_ms=timeout_ms,
+                digest=settings.optional_text("zookeeper.auth.digest"),
+                protects_all=settings.flag("zookeeper.set.acl"),
+            )
     except TimeoutError as error:
         raise StartError(
             f"ZooKeeper at {ensemble} did not answer within {wait_ms} ms: start it, or name another with --zookeeper"

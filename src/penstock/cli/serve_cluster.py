@@ -118,6 +118,7 @@ def _broker(order: Mapping[str, Any], place: Mapping[str, Any], keeper: Address)
         "values": values,
         "data": place["data"],
         "verbose": order["verbose"],
+        "users": order.get("users", {}),
     }
     timeout_ms = load_broker_settings(values).integer("zookeeper.session.timeout.ms")
     return WatchedBroker(place["id"], its_order, [keeper], timeout_ms)

@@ -18,6 +18,7 @@ from penstock.cli.given_settings import (
     given_settings,
 )
 from penstock.cli.output import note
+from penstock.cli.secure_setup import SecureSetup, secure_setup
 from penstock.cli.server_process import become
 
 #: How many replicas what matters has, while there are so many brokers.
@@ -44,6 +45,10 @@ def up(
     config: ConfigFile = None,
     given: SetOptions = None,
     brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, help="How many brokers to run.")] = 1,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="TLS, logins and deny-by-default: makes certificates and the user 'admin'."),
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Start Penstock here and stay in the foreground.
@@ -52,14 +57,17 @@ def up(
     """
     check_port(port, 65536 - brokers)
     folder = str(data.absolute())
-    values = {**defaults(brokers), **given_settings(config, given)}
+    setup = _secured(data.absolute(), host, port, brokers) if secure else None
+    users = {} if setup is None else setup.users
+    protocol = "PLAINTEXT" if setup is None else "SASL_SSL"
+    values = {**defaults(brokers), **({} if setup is None else setup.settings), **given_settings(config, given)}
     if values.get("zookeeper.connect"):
         raise usage("'penstock up' has a keeper of its own: leave zookeeper.connect out, or run 'penstock broker'")
     _tell_of_others(folder, brokers)
     if brokers == 1:
-        values = {**place(folder, host, port, 0), **values}
+        values = {**place(folder, host, port, 0, protocol), **values}
         checked_settings(values)
-        become("penstock.cli.serve", {"values": values, "data": folder, "verbose": verbose})
+        become("penstock.cli.serve", {"values": values, "data": folder, "verbose": verbose, "users": users})
     chosen = [name for name in CHOSEN_PER_BROKER if name in values]
     if chosen:
         raise usage(f"with several brokers 'penstock up' chooses {' and '.join(chosen)}: leave it out")
@@ -69,13 +77,26 @@ def up(
             "data": broker_folder(folder, broker_id),
             "values": {
                 "metrics.listener": values.get("metrics.listener", f"127.0.0.1:{METRICS_PORT + broker_id}+"),
-                **place(folder, host, port and port + broker_id, broker_id),
+                **place(folder, host, port and port + broker_id, broker_id, protocol),
             },
         }
         for broker_id in range(brokers)
     ]
-    checked_settings({**values, **place(folder, host, port, 0)})
-    become("penstock.cli.serve_cluster", {"values": values, "places": places, "data": folder, "verbose": verbose})
+    checked_settings({**values, **place(folder, host, port, 0, protocol)})
+    order = {"values": values, "places": places, "data": folder, "verbose": verbose, "users": users}
+    become("penstock.cli.serve_cluster", order)
+
+
+def _secured(data: Path, host: str, port: int, brokers: int) -> SecureSetup:
+    """What --secure needs, made and told."""
+    if not port:
+        raise usage("--secure writes addresses down for clients: give it a --port")
+    shown = "localhost" if host in ("127.0.0.1", "0.0.0.0", "::1", "::") else host
+    at = f"[{shown}]" if ":" in shown else shown
+    setup = secure_setup(data, host, ",".join(f"{at}:{port + number}" for number in range(brokers)))
+    for line in setup.lines():
+        note(line)
+    return setup
 
 
 def defaults(brokers: int) -> dict[str, str]:
@@ -98,12 +119,12 @@ def defaults(brokers: int) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
-def place(folder: str, host: str, port: int, broker_id: int) -> dict[str, str]:
+def place(folder: str, host: str, port: int, broker_id: int, protocol: str = "PLAINTEXT") -> dict[str, str]:
     """Who a broker is, where it listens and where its data is."""
     at = f"[{host}]" if ":" in host else host
     return {
         "node.id": str(broker_id),
-        "listeners": f"PLAINTEXT://{at}:{port}",
+        "listeners": f"{protocol}://{at}:{port}",
         "log.dirs": f"{broker_folder(folder, broker_id)}/logs",
     }
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
-import tempfile
 
+from penstock.base.settings import SettingsError
+from penstock.base.tls_settings import load_identity
 from penstock.base.world import Address
 from penstock.columnar.errors import NotTrusted, SettingError
 from penstock.columnar.security_settings import TlsSettings
@@ -42,19 +42,11 @@ def _trust(context: ssl.SSLContext, ca: str | None) -> None:
 
 
 def _identify(context: ssl.SSLContext, certificate: str, key: str, password: str | None) -> None:
-    """OpenSSL takes a key only from a file, so there is one for a moment, which nobody else can read."""
-    descriptor, path = tempfile.mkstemp(prefix="penstock-", suffix=".pem")
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{key.strip()}\n{certificate.strip()}\n")
-        context.load_cert_chain(path, password=password or "")
-    except (ssl.SSLError, ValueError) as error:
-        hint = "; is ssl.key.password right?" if "ENCRYPTED" in key else ""
-        raise SettingError(
-            "ssl.keystore.key", f"the client's certificate and key cannot be used: {error}{hint}"
-        ) from None
-    finally:
-        os.unlink(path)
+        load_identity(context, certificate, key, password)
+    except SettingsError as error:
+        text = str(error).removeprefix("ssl.keystore: ")
+        raise SettingError("ssl.keystore.key", f"of the client: {text}") from None
 
 
 def secured(plain: socket.socket, context: ssl.SSLContext, address: Address) -> ssl.SSLSocket:

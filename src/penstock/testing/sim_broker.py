@@ -38,6 +38,7 @@ class SimBroker:
                 "advertised.listeners": f"PLAINTEXT://{machine.name}:{PORT}",
                 "log.dirs": f"{DATA}/logs",
                 "log.dirs.reserve.bytes": "0",
+                "audit.log.enable": "false",
                 "metrics.listener": "",
                 "offsets.topic.replication.factor": "1",
                 "transaction.state.log.replication.factor": "1",

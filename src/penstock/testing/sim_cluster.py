@@ -94,6 +94,7 @@ class SimClusterBroker:
                 "advertised.listeners": f"PLAINTEXT://{self.machine.name}:{PORT}",
                 "log.dirs": f"{DATA}/logs",
                 "log.dirs.reserve.bytes": "0",
+                "audit.log.enable": "false",
                 "broker.rack": f"rack{broker_id}",
                 "metrics.listener": "",
                 **settings,

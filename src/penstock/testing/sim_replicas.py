@@ -25,6 +25,7 @@ from uuid import UUID
 from penstock.base.broker_settings import load_broker_settings
 from penstock.base.settings import Settings
 from penstock.base.world import SocketOptions, World
+from penstock.broker.audit_log import AuditLog
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.connection import Intake
@@ -42,6 +43,7 @@ from penstock.broker.partitions import Partitions
 from penstock.broker.peer_log import PeerLog
 from penstock.broker.replica_throttle import Limit, ReplicaThrottle, ThrottledPartitions
 from penstock.broker.requests import Dispatcher
+from penstock.broker.rights import Rights
 from penstock.broker.server import ConnectionLimits, Server
 from penstock.log.config import LogConfig
 from penstock.testing.sim_client import batch_of
@@ -145,8 +147,10 @@ class SimReplica:
         )
         sessions = FetchSessions(100, world.random)
         counts = dispatcher.counts_of(FETCH)
-        fetch = Fetch(partitions, sessions, followers, world.clock, world.disk, BYTES_MAX, None, None, counts)
-        broker = cast(Broker, SimpleNamespace(world=world, partitions=partitions))
+        nobody = cast(ClusterView, SimpleNamespace(configs={}, on_change=lambda _listener: None))
+        rights = Rights(nobody, settings, AuditLog(world, settings))
+        fetch = Fetch(partitions, sessions, followers, world.clock, world.disk, BYTES_MAX, None, None, counts, rights)
+        broker = cast(Broker, SimpleNamespace(world=world, partitions=partitions, rights=rights))
         dispatcher.serve_hot(FETCH, fetch)
         dispatcher.serve(API_VERSIONS, ApiVersions(dispatcher))
         dispatcher.serve_async(LIST_OFFSETS, partial(k02_list_offsets.handle, broker))

@@ -92,6 +92,7 @@ from penstock.wire.messages import (
     k20004_await_changes,
     k20005_leave_cluster,
     k20006_replicas_failed,
+    k20007_envelope,
 )
 from penstock.wire.schema import ProtocolError
 from penstock.wire.varint import Malformed, read_varint, skip_tagged_fields
@@ -178,6 +179,7 @@ _OWN_MODULES = (
     k20004_await_changes,
     k20005_leave_cluster,
     k20006_replicas_failed,
+    k20007_envelope,
 )
 
 APIS: dict[int, Api] = {module.API.key: module.API for module in _MODULES}

@@ -14,6 +14,7 @@ from penstock.base.world import Disk, World, read_file, write_file_durably
 from penstock.base.zookeeper_connect import ZooKeeperConnect
 from penstock.zookeeper.client import Client
 from penstock.zookeeper.errors import ConnectionLossError, SessionExpiredError
+from penstock.zookeeper.protection import acl_of, strict_acl_of
 from penstock.zookeeper.renewal import RenewedClient
 from penstock.zookeeper.session import SESSION_FILE, Session, decode_session, encode_session
 
@@ -21,13 +22,30 @@ logger = logging.getLogger(__name__)
 
 
 async def open_broker_session(
-    world: World, ensemble: ZooKeeperConnect, folder: str, *, timeout_ms: int
+    world: World,
+    ensemble: ZooKeeperConnect,
+    folder: str,
+    *,
+    timeout_ms: int,
+    digest: str | None = None,
+    protects_all: bool = False,
 ) -> RenewedClient:
-    """End what the last life of the broker left, and begin anew. Waits for the service for as long as it takes."""
+    """End what the last life of the broker left, and begin anew. Waits for the service for as long as it takes.
+
+    `digest` is "user:password", which makes znodes with secrets the brokers' own; `protects_all` the others as well.
+    """
     await _end_leftover(world, ensemble, folder, timeout_ms)
 
     async def connect() -> Client:
-        client = await Client.connect(world, ensemble.servers, timeout_ms=timeout_ms, chroot=ensemble.chroot)
+        client = await Client.connect(
+            world,
+            ensemble.servers,
+            timeout_ms=timeout_ms,
+            chroot=ensemble.chroot,
+            digest=None if digest is None else digest.encode(),
+        )
+        if digest is not None:
+            client.acl_of = strict_acl_of if protects_all else acl_of
         try:
             await _make_chroot(client)
         except BaseException:

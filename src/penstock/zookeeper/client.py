@@ -41,6 +41,8 @@ class Client:
     def __init__(self, session: ClientSession, chroot: Chroot) -> None:
         self._session = session
         self._chroot = chroot
+        self.acl_of: Callable[[str], tuple[Acl, ...]] = lambda _path: OPEN_ACL
+        """What new znodes get whose maker does not say."""
 
     @classmethod
     async def connect(
@@ -204,4 +206,7 @@ class Client:
     def _moved(self, operation: Operation) -> Operation:
         sequential = isinstance(operation, ops.Create) and operation.sequential
         self._full(operation.path + "1" if sequential else operation.path)  # as it will be
-        return msgspec.structs.replace(operation, path=self._chroot.full(operation.path))
+        moved = msgspec.structs.replace(operation, path=self._chroot.full(operation.path))
+        if isinstance(operation, ops.Create) and isinstance(moved, ops.Create) and operation.acl == OPEN_ACL:
+            return msgspec.structs.replace(moved, acl=self.acl_of(operation.path))
+        return moved

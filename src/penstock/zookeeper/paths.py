@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote, unquote
 
 # Control characters, surrogates and the private use area, and the specials at the end of the basic plane.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
@@ -31,3 +32,13 @@ def parent_of(path: str) -> str:
 def name_of(path: str) -> str:
     """The last part of the path."""
     return path.rpartition("/")[2]
+
+
+def escaped_name(text: str) -> str:
+    """Any text but the empty one as a part of a path: the name of a user, of a client."""
+    return {".": "%2E", "..": "%2E%2E"}.get(text) or quote(text, safe="")
+
+
+def unescaped_name(part: str) -> str:
+    """The text behind a part of a path."""
+    return unquote(part)

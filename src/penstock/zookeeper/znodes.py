@@ -12,8 +12,9 @@ field that must survive being rewritten by an older controller is only written o
     /admitted_brokers              AdmittedBrokers     which registrations the controller has taken into account
     /brokers/topics/<name>         TopicNode           see `topic_znodes.py`
     /topic_deletions/<topic id>    TopicDeletion       replicas of a deleted topic that brokers still have to remove
-    /config/<type>/<name>          ConfigNode          settings of a topic, a broker, …
+    /config/<type>/<name>          ConfigNode          settings of a topic, a broker, …; rules of access
     /producer_ids                  ProducerIds         the next block of producer ids
+    /login_secret                  LoginSecret         a secret of the cluster, from which salts of nobody are made
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ BROKER_IDS_PATH = "/brokers/ids"
 TOPICS_PATH = "/brokers/topics"
 TOPIC_DELETIONS_PATH = "/topic_deletions"
 CONFIG_PATH = "/config"
-CONFIG_TYPES = ("topics", "brokers", "clients", "users", "ips", "groups")
+SCRAM_CONFIGS = "scram"
+ACL_CONFIGS = "acls"
+CONFIG_TYPES = ("topics", "brokers", "clients", "users", "ips", "groups", SCRAM_CONFIGS, ACL_CONFIGS)
+SECRET_CONFIG_TYPES = (SCRAM_CONFIGS,)
 
 
 class ZnodeFormatError(Exception):
@@ -158,6 +162,14 @@ class ProducerIds(Znode, frozen=True, kw_only=True):
     broker_id: int = -1
 
 
+class LoginSecret(Znode, frozen=True, kw_only=True):
+    """Made once: users who do not exist get the same salt from every broker, and nobody can work it out."""
+
+    PATH: ClassVar[str] = "/login_secret"
+
+    secret: bytes
+
+
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One write of the controller: which topics it changed and which settings ("topics/orders"). None: re-read all."""
 
@@ -209,6 +221,18 @@ def first_znodes(cluster_id: str) -> tuple[Create, ...]:
         Create(TOPICS_PATH),
         Create(TOPIC_DELETIONS_PATH),
         Create(CONFIG_PATH),
-        *(Create(f"{CONFIG_PATH}/{config_type}") for config_type in CONFIG_TYPES),
+        *(
+            Create(f"{CONFIG_PATH}/{config_type}")
+            for config_type in CONFIG_TYPES
+            if config_type not in (*SECRET_CONFIG_TYPES, ACL_CONFIGS)
+        ),
         Create("/producer_ids", ProducerIds().encode()),
+    )
+
+
+def later_znodes(secret: bytes) -> tuple[Create, ...]:
+    """What an older release did not make; each is made alone, unless it is there."""
+    return (
+        *(Create(f"{CONFIG_PATH}/{config_type}") for config_type in (*SECRET_CONFIG_TYPES, ACL_CONFIGS)),
+        Create(LoginSecret.PATH, LoginSecret(secret=secret).encode()),
     )

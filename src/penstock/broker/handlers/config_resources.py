@@ -18,10 +18,13 @@ from penstock.base.identifiers import topic_name_problem
 from penstock.base.setting_changes import Change
 from penstock.broker.broker import Broker
 from penstock.broker.requests import AsyncHandler, RequestContext
+from penstock.security.acls import CLUSTER_NAME, Operation, ResourceType
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
 TOPIC = 2
 BROKER = 4
+GROUP = 32
+_KINDS = {TOPIC: ResourceType.TOPIC, BROKER: ResourceType.CLUSTER, GROUP: ResourceType.GROUP}
 
 
 class Resource(Protocol):
@@ -29,6 +32,13 @@ class Resource(Protocol):
 
     resource_type: int
     resource_name: str
+
+
+def check_right(broker: Broker, resource: Resource, operation: Operation, context: RequestContext) -> None:
+    """ApiError unless the settings of a resource may be described, or altered. Those of brokers are the cluster's."""
+    kind = _KINDS.get(resource.resource_type, ResourceType.CLUSTER)
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+    broker.rights.check(context, operation, kind, name)
 
 
 #: A resource's row of an answer, with an error.
@@ -99,7 +109,16 @@ def judged_first(
 ) -> AsyncHandler:
     """Serve a request to alter settings, in which this broker's own are judged before the rest is handed on."""
 
-    def problem(resource: Resource) -> ApiError | None:
+    def problem(resource: Resource, context: RequestContext) -> ApiError | None:
+        if not broker.rights.is_on:
+            return unfit(resource)
+        try:
+            check_right(broker, resource, Operation.ALTER_CONFIGS, context)
+        except ApiError as error:
+            return error
+        return unfit(resource)
+
+    def unfit(resource: Resource) -> ApiError | None:
         if resource.resource_type == BROKER and resource.resource_name == str(broker.node_id):
             try:
                 broker.altered_values(resource.resource_name, changes_of(broker, resource))
@@ -109,7 +128,7 @@ def judged_first(
 
     async def serve_judged(request: Any, context: RequestContext) -> Any:
         asked = request.resources
-        problems = [problem(resource) for resource in asked]
+        problems = [problem(resource, context) for resource in asked]
         request.resources = [resource for resource, wrong in zip(asked, problems, strict=True) if wrong is None]
         answer = await serve(request, context)
         rows = iter(answer.responses)

@@ -24,9 +24,11 @@ from penstock.broker.partition import Partition
 from penstock.broker.produce_waits import ProduceWaits, ProduceWay, told_after_append
 from penstock.broker.request_counts import ApiCounts
 from penstock.broker.requests import frame_of
+from penstock.broker.rights import HotAsker
 from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.broker.transactional_produce import TransactionalProduce, has_transactional_batch
 from penstock.log.partition_log import Appended
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.batch import (
     ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
@@ -67,11 +69,13 @@ class Produce:
     def __init__(self, broker: Broker, counts: ApiCounts) -> None:
         self.broker = broker
         self.counts = counts
+        self.rights = broker.rights
         self.partitions = broker.partitions
         self.disk = broker.world.disk
         self.wall_ms = broker.world.clock.wall_ms
         self.asking: set[asyncio.Future[None]] = set()  # transactions whose coordinator is being asked
         self.waits = ProduceWaits(broker.world.clock, counts)
+        self.quotas = broker.quotas
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
@@ -80,10 +84,25 @@ class Produce:
         is_ordinary = request.transactional_id is None and not has_transactional_batch(request)
         kind = _Produce if is_ordinary else _ProduceInTransaction
         produce = kind(self, connection, version, correlation_id, request)
+        if self.quotas.is_limiting:
+            produce.throttle_ms = self.quotas.produced(connection, len(frame))
         response = produce.run()
         if produce.is_appended and version >= FIRST_SHAPED_VERSION:
             self._remember(connection, version, frame, request)
         return response
+
+    def asker(self, connection: Connection) -> HotAsker:
+        return HotAsker(connection.principal, connection.peer.host, API.key)
+
+    def _may_go_on(self, connection: Connection, topic: str, transactional_id: str | None) -> bool:
+        """Whether requests like this one need not be judged again, until a rule changes."""
+        if not self.rights.is_on:
+            return True
+        who = self.asker(connection)
+        is_allowed = self.rights.allows(who, Operation.WRITE, ResourceType.TOPIC, topic, is_told=False)
+        if not is_allowed or transactional_id is None:
+            return is_allowed
+        return self.rights.allows(who, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id, is_told=False)
 
     def _remember(self, connection: Connection, version: int, frame: memoryview, request: ProduceRequest) -> None:
         """Leave a shortcut for requests like this one, if it is of the common shape."""
@@ -97,13 +116,17 @@ class Produce:
         head_end = head_end_of(frame, len(data.records or b""), version)
         if partition is None or head_end is None or request.acks not in (1, -1) or name in INTERNAL_TOPICS:
             return
+        if not self._may_go_on(connection, partition.name.topic, request.transactional_id):
+            return
         wait = None
         if request.acks == -1:
             refusal = partial(_refusal, version, topic.name, topic.topic_id, data.index)
             wait = ProduceWay(self.waits, connection, partition, request.timeout_ms, refusal).begin
         shape = answer_shape(version, topic.topic_id.bytes if by_id else topic.name.encode())
         append = self.append if request.transactional_id is None else self._append_to_open
-        again = ProduceAgain(frame, head_end, append, partition, shape, wait, is_flexible=version >= FLEXIBLE_SINCE)
+        is_free = self.quotas.produces_freely(connection)
+        is_flexible = version >= FLEXIBLE_SINCE
+        again = ProduceAgain(frame, head_end, append, partition, shape, wait, is_flexible=is_flexible, is_free=is_free)
         connection.remember(head_end, again.head, again)
 
     def append(self, partition: Partition, records: memoryview) -> Appended:
@@ -136,6 +159,7 @@ class _Produce:
         self._correlation_id = correlation_id
         self._request = request
         self._answers = [ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id) for topic in request.topic_data]
+        self.throttle_ms = 0  # for how long the producer is held, because of its quota
         self._unappended = 0
         self._uncommitted: dict[int, tuple[Partition, ProduceResponsePartition, Callable[[Error], None]]] = {}
         self._slot: Slot | None = None
@@ -208,6 +232,7 @@ class _Produce:
             raise ApiError(Error.UNSUPPORTED_VERSION, f"produce is served from version {FIRST_SERVED_VERSION} on")
         if self._request.acks not in (0, 1, -1):
             raise ApiError(Error.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {self._request.acks}")
+        self._check_may_write(topic)
         if data.records is None:
             raise ApiError(Error.INVALID_RECORD, "there are no records for this partition")
         if self._version >= TOPIC_IDS_SINCE:
@@ -217,6 +242,14 @@ class _Produce:
         if partition.name.topic in INTERNAL_TOPICS:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {partition.name.topic}")
         return partition
+
+    def _check_may_write(self, topic: ProduceRequestTopic) -> None:
+        rights = self._handler.rights
+        if rights.is_on:
+            by_id = self._version >= TOPIC_IDS_SINCE
+            name = self._handler.partitions.name_of_id(topic.topic_id) if by_id else topic.name
+            if name is not None:
+                rights.check(self._handler.asker(self._connection), Operation.WRITE, ResourceType.TOPIC, name)
 
     def _append(self, partition: Partition, data: ProduceRequestPartition, answer: ProduceResponsePartition) -> None:
         assert data.records is not None
@@ -300,7 +333,7 @@ class _Produce:
         if self._request.acks == 0:
             self._close_on_error()
             return None
-        answer = ProduceResponse(responses=self._answers)
+        answer = ProduceResponse(responses=self._answers, throttle_time_ms=self.throttle_ms)
         if self._version >= NAMES_LEADER_SINCE:
             self._name_leaders(answer)
         return frame_of(answer, API, self._version, self._correlation_id)
@@ -363,6 +396,9 @@ class _ProduceInTransaction(_Produce):
         """The partitions that are here; ApiError if the whole request is wrong."""
         if self._request.transactional_id is None:
             raise _without_transactional_id()
+        transactional_id = self._request.transactional_id
+        who = self._handler.asker(self._connection)
+        self._handler.rights.check(who, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         self._transaction = TransactionalProduce(self._handler.broker, self._request.transactional_id, self._version)
         found: list[_Found] = []
         for topic, data, answer in parts:

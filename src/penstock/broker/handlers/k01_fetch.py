@@ -23,6 +23,7 @@ from uuid import UUID
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import NO_ID, TopicPartition
 from penstock.base.world import Clock, Disk
+from penstock.broker.client_quotas import ClientQuotas
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.connection import Connection, FileRange, Response, Slot
 from penstock.broker.fetch_sessions import (
@@ -39,7 +40,9 @@ from penstock.broker.partition import Partition
 from penstock.broker.partitions import Partitions
 from penstock.broker.read_replicas import THE_LEADER, preferred_read_replica
 from penstock.broker.request_counts import ApiCounts
+from penstock.broker.rights import HotAsker, Rights
 from penstock.log.ranges import LogRange
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.codec import decoder
 from penstock.wire.fetch_response import (
     ENDPOINTS_SINCE,
@@ -79,6 +82,7 @@ class Fetch:
         racks: ClusterView | None,
         leaders_on: Callable[[str], KnownLeaders] | None,
         counts: ApiCounts,
+        rights: Rights,
     ) -> None:
         """`racks` is given where consumers are sent to replicas in their own rack; leaders are found by listener."""
         self.partitions = partitions
@@ -90,19 +94,52 @@ class Fetch:
         self.racks = racks
         self.leaders_on = leaders_on
         self.counts = counts
+        self.quotas: ClientQuotas | None = None
+        self.rights = rights
 
     def __call__(
         self, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
     ) -> Response | None:
         request, _ = decoder(FetchRequest, version)(frame, position)
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+            who = HotAsker(connection.principal, connection.peer.host, API.key)
+            if not self.rights.allows(who, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+                connection.follows = False
+                return self._refused_follower(version, correlation_id, request)
+            connection.follows = True
             return self.followers.handle(connection, version, correlation_id, request)
+        connection.follows = False
         try:
             session, items, is_full = self._session_of(request, version)
         except ApiError as error:
             self.counts.refused(error.error)
             return encode_fetch_response(version, correlation_id, [], error=error.error)
         return _Fetch(self, connection, version, correlation_id, request, session, items, is_full).run()
+
+    def _refused_follower(self, version: int, correlation_id: int, request: FetchRequest) -> Response:
+        """For whoever says to be a replica, and is no broker."""
+        error = Error.TOPIC_AUTHORIZATION_FAILED
+        self.counts.refused(error)
+        topics: list[TopicAnswer[FileRange]] = [
+            TopicAnswer(row.topic, row.topic_id, [PartitionAnswer(part.partition, error) for part in row.partitions])
+            for row in request.topics
+        ]
+        return encode_fetch_response(version, correlation_id, topics)
+
+    def judged(self, connection: Connection, items: list[FetchedPartition]) -> dict[str, bool] | None:
+        """Which of the topics may be read, as far as they are known; None if all may."""
+        if not self.rights.is_on:
+            return None
+        who = HotAsker(connection.principal, connection.peer.host, API.key)
+        names: set[str | None] = set()
+        for item in items:
+            by_id = isinstance(item.topic_key, UUID)
+            names.add(self.partitions.name_of_id(item.topic_key) if by_id else item.name.topic)  # type: ignore[arg-type]
+        return {
+            name: self.rights.allows(who, Operation.READ, ResourceType.TOPIC, name)
+            for name in names
+            if name is not None
+        }
 
     def _session_of(
         self, request: FetchRequest, version: int
@@ -160,6 +197,7 @@ class _Fetch:
         "_is_over",
         "_is_planned",
         "_items",
+        "_judged",
         "_lacks_aborted",
         "_missing_bytes",
         "_rack",
@@ -192,6 +230,7 @@ class _Fetch:
         self._rack = request.rack_id if version >= RACKS_SINCE else ""
         self._session = session
         self._items = items
+        self._judged = handler.judged(connection, items)
         self._is_full = is_full
         self._answers: list[tuple[FetchedPartition, Answer]] = []
         self._ranges: list[tuple[Answer, Partition, LogRange]] = []
@@ -236,6 +275,8 @@ class _Fetch:
         self._watched.clear()
         self._lacks_aborted = False
         room_bytes = min(self._request.max_bytes, self._handler.bytes_max)
+        if (quotas := self._handler.quotas) is not None and quotas.is_limiting:
+            room_bytes = min(room_bytes, quotas.fetch_bytes_max(self._connection))
         total_bytes = 0
         is_urgent = not self._items
         for item in self._items:
@@ -268,14 +309,26 @@ class _Fetch:
             assert isinstance(item.topic_key, UUID)
             if item.topic_key == NO_ID:
                 raise ApiError(Error.UNKNOWN_TOPIC_ID)
+            self._check_may_read(partitions.name_of_id(item.topic_key))
             partition = partitions.find_by_id(item.topic_key, item.name.partition)
             item.name = partition.name
         else:
+            self._check_may_read(item.name.topic)
             partition = partitions.find(item.name.topic, item.name.partition)
         if partition.leader is None and (not self._rack or partition.is_reworking):
             raise ApiError(Error.NOT_LEADER_OR_FOLLOWER)
         partition.check_epoch(item.current_leader_epoch)
         return partition
+
+    def _check_may_read(self, topic: str | None) -> None:
+        """By what was judged when the request came; a topic that was not known then is not known yet."""
+        if self._judged is None or topic is None:
+            return
+        may_read = self._judged.get(topic)
+        if may_read is None:
+            raise ApiError(Error.UNKNOWN_TOPIC_ID)
+        if not may_read:
+            raise ApiError(Error.TOPIC_AUTHORIZATION_FAILED)
 
     def _is_better_elsewhere(self, item: FetchedPartition, partition: Partition, answer: Answer) -> bool:
         """Whether the consumer is told to read from another replica."""
@@ -428,6 +481,13 @@ class _Fetch:
         self._connection.fill(self._slot, self._response())
 
     def _response(self) -> Response:
+        quotas = self._handler.quotas
+        throttle_ms = 0
+        if quotas is not None and quotas.is_limiting:
+            size_bytes = sum(found.size_bytes for answer, _, found in self._ranges if answer.records is not None)
+            throttle_ms, is_empty = quotas.fetched(self._connection, size_bytes)
+            if is_empty:
+                return self._nothing_yet(throttle_ms)
         topics: dict[object, TopicAnswer[FileRange]] = {}
         session = self._session
         is_misled = False
@@ -454,8 +514,20 @@ class _Fetch:
             self._version,
             self._correlation_id,
             list(topics.values()),
+            throttle_ms=throttle_ms,
             session_id=session_id,
             endpoints=self._name_leaders() if is_misled and self._version >= ENDPOINTS_SINCE else (),
+        )
+
+    def _nothing_yet(self, throttle_ms: int) -> Response:
+        """For a consumer over its quota. Where it began a session, it begins another: it was told of no partition."""
+        session = self._session
+        if session is not None and self._is_full:
+            self._handler.sessions.close(session.session_id)
+            session = None
+        session_id = session.session_id if session is not None else 0
+        return encode_fetch_response(
+            self._version, self._correlation_id, [], throttle_ms=throttle_ms, session_id=session_id
         )
 
     def _name_leaders(self) -> list[EndpointAnswer]:

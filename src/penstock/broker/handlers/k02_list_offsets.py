@@ -19,6 +19,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k02_list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
@@ -45,6 +46,9 @@ _READ_COMMITTED = 1
 async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     topics = []
     for topic in request.topics:
+        if not broker.rights.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            topics.append(_refused(topic.name, topic.partitions))
+            continue
         counts = Counter(part.partition_index for part in topic.partitions)
         answers = [
             await _answer(broker, topic.name, part, request, context.version)
@@ -59,6 +63,12 @@ async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestCo
         if answers:
             topics.append(ListOffsetsResponseTopic(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
+
+
+def _refused(name: str, partitions: list[ListOffsetsRequestPartition]) -> ListOffsetsResponseTopic:
+    error = Error.TOPIC_AUTHORIZATION_FAILED
+    rows = [ListOffsetsResponsePartition(partition_index=part.partition_index, error_code=error) for part in partitions]
+    return ListOffsetsResponseTopic(name=name, partitions=rows)
 
 
 async def _answer(

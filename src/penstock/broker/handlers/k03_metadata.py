@@ -15,10 +15,11 @@ from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import NO_ID, topic_name_problem
-from penstock.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from penstock.broker.authorized_operations import NOT_ASKED
 from penstock.broker.broker import Broker
 from penstock.broker.cluster_view import sorted_topics
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -36,19 +37,34 @@ LISTENER_NOT_FOUND_SINCE = 6
 class _Asked:
     """What is the same for all topics of a request."""
 
-    version: int
-    operations: int
+    context: RequestContext
+    has_operations: bool
     listener_name: str
     connected_s: float
 
+    @property
+    def version(self) -> int:
+        return self.context.version
+
+    def operations(self, broker: Broker, name: str) -> int:
+        """What is allowed with a topic, if that is asked for."""
+        return broker.rights.operations(self.context, ResourceType.TOPIC, name) if self.has_operations else NOT_ASKED
+
 
 async def handle(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     connection = context.connection
-    how = _Asked(context.version, operations, connection.listener_name, connection.began_s)
+    how = _Asked(context, request.include_topic_authorized_operations, connection.listener_name, connection.began_s)
     if request.topics is None or (context.version == 0 and not request.topics):
         await broker.doubts.settled(broker.view.topics.keys(), how.connected_s)
-        topics = _describe(broker, sorted_topics(broker.view.topics.values()), how)
+        shown, _ = broker.rights.sorted_out(
+            context,
+            Operation.DESCRIBE,
+            ResourceType.TOPIC,
+            sorted_topics(broker.view.topics.values()),
+            lambda topic: topic.name,
+            is_told=False,
+        )
+        topics = _describe(broker, shown, how)
     else:
         if any(topic.name is None or topic.topic_id != NO_ID for topic in request.topics) and context.version < 12:
             return MetadataResponse(
@@ -65,7 +81,9 @@ async def handle(broker: Broker, request: MetadataRequest, context: RequestConte
         cluster_id=broker.view.cluster_id,
         controller_id=broker.view.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if is_cluster_asked else NOT_ASKED,
+        cluster_authorized_operations=(
+            broker.rights.describe_cluster_operations(context) if is_cluster_asked else NOT_ASKED
+        ),
     )
 
 
@@ -75,21 +93,46 @@ async def _asked(
     found: list[Topic | ApiError] = []
     missing: list[str] = []
     for topic in asked:
-        known = _find(broker, topic.name, topic.topic_id)
+        known = _find_for(broker, topic, how)
         found.append(known)
         if isinstance(known, ApiError) and known.error is Error.UNKNOWN_TOPIC_OR_PARTITION and topic.name:
             missing.append(topic.name)
+    not_created: list[str] = []
     if missing and may_create:
+        missing, not_created = _may_create(broker, missing, how)
         await broker.topics.create_on_demand(missing)
-        found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
+        found = [_find_for(broker, topic, how) for topic in asked]
     await broker.doubts.settled([topic.name for topic in found if isinstance(topic, Topic)], how.connected_s)
-    found = [_find(broker, topic.name, topic.topic_id) for topic in asked]
+    found = [
+        ApiError(Error.TOPIC_AUTHORIZATION_FAILED) if topic.name in not_created else _find_for(broker, topic, how)
+        for topic in asked
+    ]
     described = iter(_describe(broker, [topic for topic in found if isinstance(topic, Topic)], how))
     answers = [
-        _unknown(wanted, known.error, how.operations) if isinstance(known, ApiError) else next(described)
+        _unknown(wanted, known.error, how.operations(broker, wanted.name or ""))
+        if isinstance(known, ApiError)
+        else next(described)
         for wanted, known in zip(asked, found, strict=True)
     ]
     return list({(answer.name, answer.topic_id): answer for answer in answers}.values())
+
+
+def _find_for(broker: Broker, asked: MetadataRequestTopic, how: _Asked) -> Topic | ApiError:
+    """What is there, or looks like it, for whoever asks: a topic that may not be described is told by no other sign."""
+    known = _find(broker, asked.name, asked.topic_id)
+    name = known.name if isinstance(known, Topic) else asked.name
+    if asked.topic_id != NO_ID and not isinstance(known, Topic):
+        return known
+    if name and not broker.rights.allows(how.context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return ApiError(Error.TOPIC_AUTHORIZATION_FAILED)
+    return known
+
+
+def _may_create(broker: Broker, names: list[str], how: _Asked) -> tuple[list[str], list[str]]:
+    """Those that may be made on demand, and the others."""
+    if broker.rights.allows(how.context, Operation.CREATE, ResourceType.CLUSTER, is_told=False):
+        return names, []
+    return broker.rights.sorted_out(how.context, Operation.CREATE, ResourceType.TOPIC, names, lambda name: name)
 
 
 def _without_repeats(asked: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -128,7 +171,7 @@ def _describe(broker: Broker, topics: list[Topic], how: _Asked) -> list[Metadata
                 _partition(index, state, reachable, registered, how.version)
                 for index, state in enumerate(topic.partitions)
             ],
-            topic_authorized_operations=how.operations,
+            topic_authorized_operations=how.operations(broker, topic.name),
         )
         for topic in topics
     ]

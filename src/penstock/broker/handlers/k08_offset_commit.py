@@ -9,6 +9,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import caller_of
 from penstock.broker.requests import RequestContext
 from penstock.groups.offset_commits import refused_commit
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,10 +24,16 @@ TOPIC_IDS_SINCE = 10
 
 
 async def handle(broker: Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    if not broker.rights.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        return refused_commit(request, Error.GROUP_AUTHORIZATION_FAILED)
     answers = []
     known = []
     for asked in request.topics:
         topic = _find(broker, asked, context.version)
+        name = topic.name if topic is not None else asked.name
+        if name and not broker.rights.allows(context, Operation.READ, ResourceType.TOPIC, name):
+            answers.append(_refused(asked, asked.partitions, Error.TOPIC_AUTHORIZATION_FAILED))
+            continue
         if topic is None:
             error = Error.UNKNOWN_TOPIC_ID if context.version >= TOPIC_IDS_SINCE else Error.UNKNOWN_TOPIC_OR_PARTITION
             answers.append(_refused(asked, asked.partitions, error))

@@ -13,6 +13,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -36,7 +37,7 @@ ANSWER_BYTES_OF_PARTITION = 32  # and what it says of itself
 async def handle(broker: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     stable = request.require_stable
     if context.version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=await _fetch_many(broker, request.groups, context.version, stable))
+        return OffsetFetchResponse(groups=await _fetch_many(broker, request.groups, context, stable))
     topics = None
     if request.topics is not None:
         topics = [
@@ -44,11 +45,11 @@ async def handle(broker: Broker, request: OffsetFetchRequest, context: RequestCo
             for topic in request.topics
         ]
     only = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    return _as_one(request, await _fetch(broker, only, context.version, stable), context.version)
+    return _as_one(request, await _fetch(broker, only, context, stable), context.version)
 
 
 async def _fetch_many(
-    broker: Broker, groups: list[OffsetFetchRequestGroup], version: int, require_stable: bool
+    broker: Broker, groups: list[OffsetFetchRequestGroup], context: RequestContext, require_stable: bool
 ) -> list[OffsetFetchResponseGroup]:
     size_bytes = 0
 
@@ -56,7 +57,7 @@ async def _fetch_many(
         nonlocal size_bytes
         if size_bytes > ANSWER_BYTES_MAX:
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=Error.INVALID_REQUEST)
-        answer = await _fetch(broker, group, version, require_stable)
+        answer = await _fetch(broker, group, context, require_stable)
         size_bytes += sum(
             ANSWER_BYTES_OF_PARTITION + len(part.metadata or "") for topic in answer.topics for part in topic.partitions
         )
@@ -66,10 +67,11 @@ async def _fetch_many(
 
 
 async def _fetch(
-    broker: Broker, group: OffsetFetchRequestGroup, version: int, require_stable: bool
+    broker: Broker, group: OffsetFetchRequestGroup, context: RequestContext, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    unknown = _look_up(broker, group, version)
     try:
+        broker.rights.check(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        unknown = _look_up(broker, group, context)
         log = broker.groups.of_key(group.group_id)
         response: OffsetFetchResponseGroup = await log.ask(
             lambda shard, token, _now: shard.fetch_offsets(token, group, require_stable=require_stable)
@@ -77,21 +79,34 @@ async def _fetch(
     except ApiError as refused:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=refused.error)
     if response.error_code == Error.NONE:
+        if group.topics is None:  # all of them: those that may not be described are left out
+            response.topics, _ = broker.rights.sorted_out(
+                context,
+                Operation.DESCRIBE,
+                ResourceType.TOPIC,
+                response.topics,
+                lambda topic: topic.name,
+                is_told=False,
+            )
         response.topics += unknown
     return response
 
 
-def _look_up(broker: Broker, group: OffsetFetchRequestGroup, version: int) -> list[OffsetFetchResponseGroupTopic]:
-    """Fill in names and ids; those whose ids nobody knows are taken out and answered here."""
+def _look_up(
+    broker: Broker, group: OffsetFetchRequestGroup, context: RequestContext
+) -> list[OffsetFetchResponseGroupTopic]:
+    """Fill in names and ids; those whose ids nobody knows, or that may not be described, are answered here."""
     known = []
     unknown = []
     for asked in group.topics or ():
-        by_id = version >= TOPIC_IDS_SINCE
+        by_id = context.version >= TOPIC_IDS_SINCE
         topic = broker.view.topic_by_id(asked.topic_id) if by_id else broker.view.topics.get(asked.name)
         if topic is not None:
             asked.name, asked.topic_id = topic.name, topic.topic_id
         if topic is None and by_id:
             unknown.append(_nothing_known(asked, Error.UNKNOWN_TOPIC_ID))
+        elif not broker.rights.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, asked.name):
+            unknown.append(_nothing_known(asked, Error.TOPIC_AUTHORIZATION_FAILED))
         else:
             known.append(asked)
     if group.topics is not None:

@@ -9,6 +9,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker, Node
 from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -54,6 +55,8 @@ async def _coordinator(
 async def _find(broker: Broker, key: str, key_type: int, context: RequestContext) -> Node:
     if key_type not in (GROUP, TRANSACTION):
         raise ApiError(Error.INVALID_REQUEST, f"there are no coordinators of type {key_type} here")
+    kind = ResourceType.GROUP if key_type == GROUP else ResourceType.TRANSACTIONAL_ID
+    broker.rights.check(context, Operation.DESCRIBE, kind, key)
     shards = broker.groups if key_type == GROUP else broker.transactions
     try:
         await broker.topics.create_internal(shards.topic)

@@ -6,6 +6,7 @@ from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import caller_of
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 
 NULL_PROTOCOL_NAME_SINCE = 7
@@ -14,6 +15,7 @@ NULL_PROTOCOL_NAME_SINCE = 7
 async def handle(broker: Broker, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     caller = caller_of(context)
     try:
+        broker.rights.check(context, Operation.READ, ResourceType.GROUP, request.group_id)
         log = broker.groups.of_key(request.group_id)
         response: JoinGroupResponse = await log.ask(
             lambda shard, token, now: shard.join_group(token, request, caller, now)

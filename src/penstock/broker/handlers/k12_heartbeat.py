@@ -5,11 +5,13 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-async def handle(broker: Broker, request: HeartbeatRequest, _context: RequestContext) -> HeartbeatResponse:
+async def handle(broker: Broker, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     try:
+        broker.rights.check(context, Operation.READ, ResourceType.GROUP, request.group_id)
         log = broker.groups.of_key(request.group_id)
         response: HeartbeatResponse = await log.ask(lambda shard, token, now: shard.heartbeat(token, request, now))
     except ApiError as refused:

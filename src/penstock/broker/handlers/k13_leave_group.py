@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse
 
 MANY_MEMBERS_SINCE = 3
@@ -17,6 +18,7 @@ async def handle(broker: Broker, request: LeaveGroupRequest, context: RequestCon
     if len(request.members) > MEMBERS_MAX:
         return LeaveGroupResponse(error_code=Error.INVALID_REQUEST)
     try:
+        broker.rights.check(context, Operation.READ, ResourceType.GROUP, request.group_id)
         log = broker.groups.of_key(request.group_id)
         response: LeaveGroupResponse = await log.ask(lambda shard, token, now: shard.leave_group(token, request, now))
     except ApiError as refused:

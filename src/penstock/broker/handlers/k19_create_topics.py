@@ -11,6 +11,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.controller.topics import NewTopic
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsRequestTopic,
@@ -27,8 +28,11 @@ async def handle(broker: Broker, request: CreateTopicsRequest, context: RequestC
     counts = Counter(topic.name for topic in request.topics)
     asked: dict[str, NewTopic] = {}
     answers: dict[str, CreateTopicsResponseTopic] = {}
+    may_all = broker.rights.allows(context, Operation.CREATE, ResourceType.CLUSTER, is_told=False)
     for topic in request.topics:
         try:
+            if not may_all:
+                broker.rights.check(context, Operation.CREATE, ResourceType.TOPIC, topic.name)
             asked[topic.name] = _new_topic(topic, is_repeated=counts[topic.name] > 1)
         except ApiError as error:
             asked.pop(topic.name, None)
@@ -38,9 +42,16 @@ async def handle(broker: Broker, request: CreateTopicsRequest, context: RequestC
         if isinstance(outcome, ApiError):
             answers[new.name] = _refusal(new.name, outcome)
         else:
-            answers[new.name] = _created(broker, new, outcome, has_details=context.version >= DETAILS_SINCE)
+            answers[new.name] = _created(broker, new, outcome, context)
     if not request.validate_only:
         created = [outcome for outcome in outcomes if not isinstance(outcome, ApiError)]
+        for topic_made in created:
+            broker.audit.record(
+                "topic_created",
+                topic=topic_made.name,
+                partitions=len(topic_made.partitions),
+                principal=context.principal,
+            )
         await broker.spreading.to_replicas(created, request.timeout_ms / 1000)
     return CreateTopicsResponse(topics=[answers[name] for name in counts])
 
@@ -72,9 +83,13 @@ def _refusal(name: str, error: ApiError) -> CreateTopicsResponseTopic:
     return CreateTopicsResponseTopic(name=name, error_code=error.error, error_message=error.message, configs=[])
 
 
-def _created(broker: Broker, new: NewTopic, topic: Topic, *, has_details: bool) -> CreateTopicsResponseTopic:
+def _created(broker: Broker, new: NewTopic, topic: Topic, context: RequestContext) -> CreateTopicsResponseTopic:
     answer = CreateTopicsResponseTopic(name=topic.name, topic_id=topic.topic_id, error_message=None)
-    if has_details:
+    if context.version < DETAILS_SINCE:
+        return answer
+    if not broker.rights.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, is_told=False):
+        answer.topic_config_error_code = Error.TOPIC_AUTHORIZATION_FAILED
+    else:
         answer.num_partitions = len(topic.partitions)
         answer.replication_factor = len(topic.partitions[0].replicas)
         answer.configs = _configs(TopicSettings(broker.settings, new.configs))

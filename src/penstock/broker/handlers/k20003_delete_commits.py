@@ -8,6 +8,7 @@ from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.transactions.names import MARK
 from penstock.wire.messages.k20003_delete_commits import (
     DeleteCommitsRequest,
@@ -16,13 +17,14 @@ from penstock.wire.messages.k20003_delete_commits import (
 )
 
 
-async def handle(broker: Broker, request: DeleteCommitsRequest, _context: RequestContext) -> DeleteCommitsResponse:
+async def handle(broker: Broker, request: DeleteCommitsRequest, context: RequestContext) -> DeleteCommitsResponse:
     names = dict.fromkeys(request.names)
-    return DeleteCommitsResponse(names=await for_each(names, partial(_delete, broker)))
+    return DeleteCommitsResponse(names=await for_each(names, partial(_delete, broker, context)))
 
 
-async def _delete(broker: Broker, name: str) -> DeleteCommitsResponseName:
+async def _delete(broker: Broker, context: RequestContext, name: str) -> DeleteCommitsResponseName:
     try:
+        broker.rights.check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
         deleted: DeleteCommitsResponseName = await broker.transactions.of_key(MARK + name).ask(
             lambda machine, token, now: machine.many.delete(token, name, now)
         )

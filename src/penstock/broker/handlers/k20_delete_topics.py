@@ -6,6 +6,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import NO_ID
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k20_delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsRequestTopic,
@@ -21,9 +22,16 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestC
     wanted: dict[str, DeleteTopicsResponseTopic] = {}
     for topic in _asked(request):
         answer = DeleteTopicsResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        name = ""
         try:
             name = _name_of(broker, topic, context.version)
+            broker.rights.check(context, Operation.DELETE, ResourceType.TOPIC, name)
         except ApiError as error:
+            may_be_named = topic.name is None and error.error is Error.TOPIC_AUTHORIZATION_FAILED
+            if may_be_named and broker.rights.allows(
+                context, Operation.DESCRIBE, ResourceType.TOPIC, name, is_told=False
+            ):
+                answer.name = name
             unknown.append(_refuse(answer, error))
             continue
         if name in wanted:
@@ -38,6 +46,7 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestC
         else:
             answer.name = name
             answer.topic_id = outcome.topic_id
+            broker.audit.record("topic_deleted", topic=name, topic_id=outcome.topic_id, principal=context.principal)
     deleted = [outcome for outcome in outcomes if not isinstance(outcome, ApiError)]
     await broker.spreading.to_replicas(deleted, request.timeout_ms / 1000)
     return DeleteTopicsResponse(responses=[*unknown, *wanted.values()])

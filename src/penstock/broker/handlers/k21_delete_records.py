@@ -13,6 +13,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
 from penstock.broker.requests import RequestContext
 from penstock.broker.topics import INTERNAL_TOPICS
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k21_delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsRequestPartition,
@@ -24,11 +25,13 @@ from penstock.wire.messages.k21_delete_records import (
 TO_HIGH_WATERMARK = -1
 
 
-async def handle(broker: Broker, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
+async def handle(broker: Broker, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     topics = [
         DeleteRecordsResponseTopic(
             name=topic.name,
-            partitions=[await _delete(broker, topic.name, part, request.timeout_ms) for part in topic.partitions],
+            partitions=[
+                await _delete(broker, topic.name, part, request.timeout_ms, context) for part in topic.partitions
+            ],
         )
         for topic in request.topics
     ]
@@ -36,9 +39,10 @@ async def handle(broker: Broker, request: DeleteRecordsRequest, _context: Reques
 
 
 async def _delete(
-    broker: Broker, topic: str, part: DeleteRecordsRequestPartition, timeout_ms: int
+    broker: Broker, topic: str, part: DeleteRecordsRequestPartition, timeout_ms: int, context: RequestContext
 ) -> DeleteRecordsResponsePartition:
     try:
+        broker.rights.check(context, Operation.DELETE, ResourceType.TOPIC, topic)
         partition = broker.partitions.find_led(topic, part.partition_index)
         if topic in INTERNAL_TOPICS:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, f"only the broker itself deletes records of {topic}")
@@ -47,7 +51,16 @@ async def _delete(
         offset = partition.high_watermark if part.offset == TO_HIGH_WATERMARK else part.offset
         if not 0 <= offset <= partition.high_watermark:
             raise ApiError(Error.OFFSET_OUT_OF_RANGE)
+        before = partition.log.start_offset
         await broker.partitions.delete_records(partition, offset)
+        broker.audit.record(
+            "records_deleted",
+            partition=partition.name,
+            from_offset=before,
+            to_offset=offset,
+            principal=context.principal,
+            why="DeleteRecords",
+        )
         await _until_all_start_at(partition, offset, timeout_ms / 1000)
     except ApiError as error:
         return DeleteRecordsResponsePartition(

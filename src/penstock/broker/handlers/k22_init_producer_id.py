@@ -9,6 +9,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NONE = -1
@@ -20,7 +21,10 @@ async def handle(broker: Broker, request: InitProducerIdRequest, context: Reques
         return _refusal(Error.INVALID_REQUEST)
     try:
         if request.transactional_id is None:
+            if not broker.rights.allows_some(context, Operation.WRITE, ResourceType.TOPIC):
+                broker.rights.check(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
             return InitProducerIdResponse(producer_id=await broker.producer_ids.next_id(), producer_epoch=0)
+        broker.rights.check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         response = await _initialise(broker, request.transactional_id, request)
     except ApiError as refused:
         return _refusal(refused.error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,
@@ -15,11 +16,14 @@ from penstock.wire.messages.k23_offset_for_leader_epoch import (
 
 
 def handle(
-    broker: Broker, request: OffsetForLeaderEpochRequest, _context: RequestContext
+    broker: Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
+    is_broker = broker.rights.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_told=False)
+    asker = None if is_broker else context
     topics = [
         OffsetForLeaderEpochResponseTopic(
-            topic=topic.topic, partitions=[_answer(broker, topic.topic, part) for part in topic.partitions]
+            topic=topic.topic,
+            partitions=[_answer(broker, topic.topic, part, asker) for part in topic.partitions],
         )
         for topic in request.topics
     ]
@@ -27,10 +31,12 @@ def handle(
 
 
 def _answer(
-    broker: Broker, topic: str, part: OffsetForLeaderEpochRequestPartition
+    broker: Broker, topic: str, part: OffsetForLeaderEpochRequestPartition, asker: RequestContext | None
 ) -> OffsetForLeaderEpochResponsePartition:
     answer = OffsetForLeaderEpochResponsePartition(partition=part.partition)
     try:
+        if asker is not None:
+            broker.rights.check(asker, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         partition = broker.partitions.find_led(topic, part.partition)
         partition.check_epoch(part.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.end_of_epoch(part.leader_epoch)

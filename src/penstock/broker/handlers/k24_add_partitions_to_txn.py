@@ -15,6 +15,7 @@ from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.transactions.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL
 from penstock.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -34,26 +35,47 @@ async def handle(
     broker: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
     if context.version < MANY_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=await _add_for_client(broker, request, context.version)
-        )
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _add_for_client(broker, request, context))
+    if not broker.rights.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     results = await for_each(request.transactions, partial(_add_for_broker, broker))
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 async def _add_for_client(
-    broker: Broker, request: AddPartitionsToTxnRequest, version: int
+    broker: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> list[AddPartitionsToTxnResponseTopic]:
     producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     partitions = _partitions(request.v3_and_below_topics)
     transactional_id = request.v3_and_below_transactional_id
-    outcome = await _add(broker, transactional_id, producer, partitions, FIRST_PROTOCOL)
-    if version < KNOWS_FENCED_SINCE:
+    outcome = _refused(broker, transactional_id, partitions, context)
+    outcome = outcome or await _add(broker, transactional_id, producer, partitions, FIRST_PROTOCOL)
+    if context.version < KNOWS_FENCED_SINCE:
         outcome = {
             name: Error.INVALID_PRODUCER_EPOCH if error is Error.PRODUCER_FENCED else error
             for name, error in outcome.items()
         }
     return _results(request.v3_and_below_topics, outcome)
+
+
+def _refused(
+    broker: Broker, transactional_id: str, partitions: Sequence[TopicPartition], context: RequestContext
+) -> Mapping[TopicPartition, Error]:
+    """What a client may not do; empty if it may. If one partition is refused, the others are not attempted."""
+    if not broker.rights.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return dict.fromkeys(partitions, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    topics = dict.fromkeys(name.topic for name in partitions)
+    _, denied = broker.rights.sorted_out(context, Operation.WRITE, ResourceType.TOPIC, topics, lambda topic: topic)
+    if not denied:
+        return {}
+    return {
+        name: Error.TOPIC_AUTHORIZATION_FAILED
+        if name.topic in denied
+        else Error.OPERATION_NOT_ATTEMPTED
+        if _exists(broker, name)
+        else Error.UNKNOWN_TOPIC_OR_PARTITION
+        for name in partitions
+    }
 
 
 async def _add_for_broker(

@@ -9,6 +9,7 @@ from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.broker.topics import OFFSETS_TOPIC
+from penstock.security.acls import Operation, ResourceType
 from penstock.transactions.transaction import FIRST_PROTOCOL
 from penstock.wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -17,6 +18,8 @@ KNOWS_FENCED_SINCE = 2
 
 async def handle(broker: Broker, request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     try:
+        broker.rights.check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        broker.rights.check(context, Operation.READ, ResourceType.GROUP, request.group_id)
         error = await _add(broker, request)
     except ApiError as refused:
         error = refused.error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 KNOWS_FENCED_SINCE = 2
@@ -15,6 +16,7 @@ async def handle(broker: Broker, request: EndTxnRequest, context: RequestContext
     if not request.transactional_id:
         return EndTxnResponse(error_code=Error.INVALID_REQUEST)
     try:
+        broker.rights.check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         response = await _end(broker, request, is_second_protocol=context.version >= SECOND_PROTOCOL_SINCE)
     except ApiError as refused:
         return EndTxnResponse(error_code=refused.error)

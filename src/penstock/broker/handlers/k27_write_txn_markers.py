@@ -16,6 +16,7 @@ from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
 from penstock.broker.markers import Ending
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersRequestMarker,
@@ -32,13 +33,17 @@ _SHARD_IS_AWAY = (Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PRO
 Errors = dict[int, dict[TopicPartition, Error]]  # by producer id
 
 
-async def handle(broker: Broker, request: WriteTxnMarkersRequest, _context: RequestContext) -> WriteTxnMarkersResponse:
+async def handle(broker: Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     endings: dict[TopicPartition, list[Ending]] = {}
     errors: Errors = {}
+    may_write = broker.rights.allows(context, Operation.ALTER, ResourceType.CLUSTER, is_told=False)
+    may_write = may_write or broker.rights.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     for marker in request.markers:
         for name in dict.fromkeys(_partitions_of(marker)):
             of_producer = errors.setdefault(marker.producer_id, {})
             try:
+                if not may_write:
+                    raise ApiError(Error.CLUSTER_AUTHORIZATION_FAILED)
                 broker.partitions.find_led(*name)
             except ApiError as refused:
                 of_producer[name] = refused.error

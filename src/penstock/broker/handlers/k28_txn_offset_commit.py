@@ -18,6 +18,7 @@ from penstock.broker.transaction_links import OFFSET_COMMIT_ADDS_SINCE, add_or_v
 from penstock.broker.verification import Verification
 from penstock.groups.offset_commits import refused_txn_commit
 from penstock.groups.shard import GroupShard
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.batch import NO_SEQUENCE
 from penstock.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -29,7 +30,23 @@ from penstock.wire.messages.k28_txn_offset_commit import (
 
 
 async def handle(broker: Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    known, answers = _sort_out(broker, request.topics)
+    try:
+        broker.rights.check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        broker.rights.check(context, Operation.READ, ResourceType.GROUP, request.group_id)
+    except ApiError as refused:
+        return refused_txn_commit(request, refused.error)
+    allowed, denied = broker.rights.sorted_out(
+        context, Operation.READ, ResourceType.TOPIC, request.topics, lambda topic: topic.name
+    )
+    known, answers = _sort_out(broker, allowed)
+    for asked in denied:
+        row = answers.setdefault(asked.name, TxnOffsetCommitResponseTopic(name=asked.name))
+        row.partitions += [
+            TxnOffsetCommitResponsePartition(
+                partition_index=part.partition_index, error_code=Error.TOPIC_AUTHORIZATION_FAILED
+            )
+            for part in asked.partitions
+        ]
     if known:
         request.topics = known
         for topic in (await _commit(broker, request, context)).topics:

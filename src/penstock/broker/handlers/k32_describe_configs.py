@@ -10,8 +10,9 @@ from penstock.base.identifiers import topic_name_problem
 from penstock.base.settings import Dynamic, Resolved, Setting, Source, Synonym
 from penstock.base.topic_settings import TOPIC_SETTINGS
 from penstock.broker.broker import Broker
-from penstock.broker.handlers.config_resources import BROKER, TOPIC, broker_entity, unsupported_type
+from penstock.broker.handlers.config_resources import BROKER, TOPIC, broker_entity, check_right, unsupported_type
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation
 from penstock.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsRequestResource,
@@ -23,17 +24,20 @@ from penstock.wire.messages.k32_describe_configs import (
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
 
-def handle(broker: Broker, request: DescribeConfigsRequest, _context: RequestContext) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(broker, resource, request) for resource in request.resources])
+def handle(broker: Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(broker, resource, request, context) for resource in request.resources]
+    )
 
 
 def _describe(
-    broker: Broker, resource: DescribeConfigsRequestResource, request: DescribeConfigsRequest
+    broker: Broker, resource: DescribeConfigsRequestResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponseResource:
     answer = DescribeConfigsResponseResource(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
     )
     try:
+        check_right(broker, resource, Operation.DESCRIBE_CONFIGS, context)
         rows = _rows(broker, resource.resource_type, resource.resource_name)
     except ApiError as error:
         answer.error_code, answer.error_message = error.error, error.message

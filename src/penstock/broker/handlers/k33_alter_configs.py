@@ -10,10 +10,12 @@ from penstock.broker.handlers.config_resources import (
     altered_entity,
     check_names,
     check_resource,
+    check_right,
     repeated,
     spread_settings,
 )
 from penstock.broker.requests import RequestContext
+from penstock.security import api_rights as rights
 from penstock.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsRequestResource,
@@ -23,11 +25,12 @@ from penstock.wire.messages.k33_alter_configs import (
 from penstock.zookeeper.znodes import DEFAULT_ENTITY
 
 
-async def handle(broker: Broker, request: AlterConfigsRequest, _context: RequestContext) -> AlterConfigsResponse:
+async def handle(broker: Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses, altered = [], []
     repeats = repeated(request.resources)
     for resource in request.resources:
         try:
+            check_right(broker, resource, rights.ALTER_CONFIGS, context)
             check_resource(resource, repeats)
             await _replace(broker, resource, is_trial=request.validate_only)
         except ApiError as error:
@@ -35,6 +38,14 @@ async def handle(broker: Broker, request: AlterConfigsRequest, _context: Request
         else:
             responses.append(_row(resource))
             altered.append(resource)
+            if not request.validate_only:
+                broker.audit.record(
+                    "settings_changed",
+                    principal=context.principal,
+                    resource_type=resource.resource_type,
+                    resource=resource.resource_name,
+                    changes={config.name: config.value for config in resource.configs},
+                )
     if not request.validate_only:
         await spread_settings(broker, altered)
     return AlterConfigsResponse(responses=responses)

@@ -9,6 +9,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.base.identifiers import TopicPartition
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -18,7 +19,7 @@ from penstock.wire.messages.k34_alter_replica_log_dirs import (
 
 
 async def handle(
-    broker: Broker, request: AlterReplicaLogDirsRequest, _context: RequestContext
+    broker: Broker, request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     wanted = {
         TopicPartition(topic.name, index): directory.path
@@ -26,11 +27,14 @@ async def handle(
         for topic in directory.topics
         for index in topic.partitions
     }
+    may_alter = broker.rights.allows(context, Operation.ALTER, ResourceType.CLUSTER)
     topics: dict[str, AlterReplicaLogDirsResponseTopic] = {}
     for name, path in wanted.items():
         topic = topics.setdefault(name.topic, AlterReplicaLogDirsResponseTopic(topic_name=name.topic))
         error = Error.NONE
         try:
+            if not may_alter:
+                raise ApiError(Error.CLUSTER_AUTHORIZATION_FAILED)
             broker.replica_moves.begin(name, path)
         except ApiError as refused:
             error = refused.error

@@ -7,6 +7,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.partition import Partition
 from penstock.broker.requests import RequestContext
 from penstock.log.log_directory import LogDirectory
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -16,7 +17,9 @@ from penstock.wire.messages.k35_describe_log_dirs import (
 )
 
 
-async def handle(broker: Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
+async def handle(broker: Broker, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    if not broker.rights.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER):
+        return DescribeLogDirsResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -8,6 +8,7 @@ from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.broker.topics import INTERNAL_TOPICS
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsRequestTopic,
@@ -17,19 +18,22 @@ from penstock.wire.messages.k37_create_partitions import (
 from penstock.zookeeper.topic_znodes import Topic
 
 
-async def handle(
-    broker: Broker, request: CreatePartitionsRequest, _context: RequestContext
-) -> CreatePartitionsResponse:
+async def handle(broker: Broker, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     results, changed = [], []
     for topic in {topic.name: topic for topic in request.topics}.values():
         answer = CreatePartitionsResponseTopic(name=topic.name)
         try:
+            broker.rights.check(context, Operation.ALTER, ResourceType.TOPIC, topic.name)
             grown = await _grow(broker, topic, is_repeated=counts[topic.name] > 1, is_trial=request.validate_only)
         except ApiError as error:
             answer.error_code, answer.error_message = error.error, error.message
         else:
             changed.append(grown)
+            if not request.validate_only:
+                broker.audit.record(
+                    "partitions_created", topic=topic.name, partitions=topic.count, principal=context.principal
+                )
         results.append(answer)
     if not request.validate_only:
         await broker.spreading.to_replicas(changed, request.timeout_ms / 1000)

@@ -10,10 +10,12 @@ from penstock.broker.handlers.config_resources import (
     altered_entity,
     check_names,
     check_resource,
+    check_right,
     repeated,
     spread_settings,
 )
 from penstock.broker.requests import RequestContext
+from penstock.security import api_rights as rights
 from penstock.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestConfig,
@@ -24,12 +26,13 @@ from penstock.wire.messages.k44_incremental_alter_configs import (
 
 
 async def handle(
-    broker: Broker, request: IncrementalAlterConfigsRequest, _context: RequestContext
+    broker: Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     responses, altered = [], []
     repeats = repeated(request.resources)
     for resource in request.resources:
         try:
+            check_right(broker, resource, rights.ALTER_CONFIGS, context)
             check_resource(resource, repeats)
             await _alter(broker, resource, is_trial=request.validate_only)
         except ApiError as error:
@@ -37,6 +40,14 @@ async def handle(
         else:
             responses.append(_row(resource))
             altered.append(resource)
+            if not request.validate_only:
+                broker.audit.record(
+                    "settings_changed",
+                    principal=context.principal,
+                    resource_type=resource.resource_type,
+                    resource=resource.resource_name,
+                    changes={config.name: config.value for config in resource.configs},
+                )
     if not request.validate_only:
         await spread_settings(broker, altered)
     return IncrementalAlterConfigsResponse(responses=responses)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -14,8 +16,14 @@ from penstock.wire.messages.k47_offset_delete import (
 )
 
 
-async def handle(broker: Broker, request: OffsetDeleteRequest, _context: RequestContext) -> OffsetDeleteResponse:
+async def handle(broker: Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    if not broker.rights.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    request.topics, denied = broker.rights.sorted_out(
+        context, Operation.READ, ResourceType.TOPIC, request.topics, lambda topic: topic.name
+    )
     unknown = [_take_unknown(broker, topic) for topic in request.topics]
+    unknown += [_refused(topic, topic.partitions, Error.TOPIC_AUTHORIZATION_FAILED) for topic in denied]
     request.topics = [topic for topic in request.topics if topic.partitions]
     try:
         if not request.group_id:
@@ -35,13 +43,16 @@ def _take_unknown(broker: Broker, topic: OffsetDeleteRequestTopic) -> OffsetDele
     count = len(known.partitions) if known is not None else 0
     missing = [part for part in topic.partitions if not 0 <= part.partition_index < count]
     topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+    return _refused(topic, missing, Error.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _refused(
+    topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteRequestPartition], error: Error
+) -> OffsetDeleteResponseTopic:
     return OffsetDeleteResponseTopic(
         name=topic.name,
         partitions=[
-            OffsetDeleteResponsePartition(
-                partition_index=part.partition_index, error_code=Error.UNKNOWN_TOPIC_OR_PARTITION
-            )
-            for part in missing
+            OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=error) for part in partitions
         ],
     )
 

@@ -6,7 +6,7 @@ A broker that is away is known by its id alone: where it listened went with its 
 from __future__ import annotations
 
 from penstock.base.errors import Error
-from penstock.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from penstock.broker.authorized_operations import NOT_ASKED
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.wire.messages.k60_describe_cluster import (
@@ -35,7 +35,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, context: RequestCont
             for node in broker.nodes(context.connection.listener_name)
         ]
         + (_away(broker) if request.include_fenced_brokers else []),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
+        cluster_authorized_operations=broker.rights.describe_cluster_operations(context) if is_asked else NOT_ASKED,
     )
 
 

@@ -10,6 +10,7 @@ from penstock.base.identifiers import topic_name_problem
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.log.producers import ProducerState
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -19,19 +20,22 @@ from penstock.wire.messages.k61_describe_producers import (
 )
 
 
-def handle(broker: Broker, request: DescribeProducersRequest, _context: RequestContext) -> DescribeProducersResponse:
+def handle(broker: Broker, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = [
-        DescribeProducersResponseTopic(name=name, partitions=[_partition(broker, name, index) for index in indexes])
+        DescribeProducersResponseTopic(
+            name=name, partitions=[_partition(broker, name, index, context) for index in indexes]
+        )
         for name, indexes in asked.items()
     ]
     return DescribeProducersResponse(topics=topics)
 
 
-def _partition(broker: Broker, topic: str, index: int) -> DescribeProducersResponsePartition:
+def _partition(broker: Broker, topic: str, index: int, context: RequestContext) -> DescribeProducersResponsePartition:
     try:
+        broker.rights.check(context, Operation.READ, ResourceType.TOPIC, topic)
         problem = topic_name_problem(topic)
         if problem is not None:
             raise ApiError(Error.INVALID_TOPIC_EXCEPTION, problem)

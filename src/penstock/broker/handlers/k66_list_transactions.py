@@ -14,6 +14,7 @@ from penstock.base.steps import Step
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
 from penstock.groups.regular_expressions import compile_pattern
+from penstock.security.acls import Operation, ResourceType
 from penstock.transactions.transaction import STATE_OF_LABEL
 from penstock.wire.messages.k66_list_transactions import (
     ListTransactionsRequest,
@@ -24,9 +25,7 @@ from penstock.wire.messages.k66_list_transactions import (
 MATCHED_AT_ONCE_MAX = 100
 
 
-async def handle(
-    broker: Broker, request: ListTransactionsRequest, _context: RequestContext
-) -> ListTransactionsResponse:
+async def handle(broker: Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     unknown = [label for label in dict.fromkeys(request.state_filters) if label not in STATE_OF_LABEL]
     try:
         lists = await broker.transactions.ask_all(
@@ -37,7 +36,15 @@ async def handle(
             found = await _matching(request.transactional_id_pattern, found)
     except ApiError as refused:
         return ListTransactionsResponse(error_code=refused.error, unknown_state_filters=unknown)
-    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+    shown, _ = broker.rights.sorted_out(
+        context,
+        Operation.DESCRIBE,
+        ResourceType.TRANSACTIONAL_ID,
+        found,
+        lambda each: each.transactional_id,
+        is_told=False,
+    )
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=shown)
 
 
 async def _matching(

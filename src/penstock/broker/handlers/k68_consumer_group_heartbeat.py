@@ -6,6 +6,7 @@ from penstock.base.errors import ApiError
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import caller_of, check_served
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -18,6 +19,9 @@ async def handle(
     caller = caller_of(context)
     try:
         check_served(broker)
+        broker.rights.check(context, Operation.READ, ResourceType.GROUP, request.group_id)
+        for topic in request.subscribed_topic_names or ():
+            broker.rights.check(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
         log = broker.groups.of_key(request.group_id)
         response: ConsumerGroupHeartbeatResponse = await log.ask(
             lambda shard, token, now: shard.consumer_group_heartbeat(token, request, caller, now)

@@ -6,6 +6,7 @@ from penstock.base.errors import Error
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.config_resources import BROKER, TOPIC
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k74_list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
@@ -19,6 +20,8 @@ _KNOWN = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 
 
 def handle(broker: Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+    if not broker.rights.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
+        return ListConfigResourcesResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     wanted = set(request.resource_types) or _KNOWN
     if context.version == 0:
         wanted = {CLIENT_METRICS}

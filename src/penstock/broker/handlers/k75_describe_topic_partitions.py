@@ -9,9 +9,10 @@ from collections.abc import Set
 
 from penstock.base.errors import Error
 from penstock.base.identifiers import NO_ID, topic_name_problem
-from penstock.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from penstock.broker.authorized_operations import NOT_ASKED
 from penstock.broker.broker import Broker
 from penstock.broker.requests import RequestContext
+from penstock.security.acls import Operation, ResourceType
 from penstock.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
@@ -28,7 +29,15 @@ def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     reachable = {node.node_id for node in broker.nodes(context.connection.listener_name)}
-    names = sorted({topic.name for topic in request.topics} or broker.view.topics)
+    asked = {topic.name for topic in request.topics}
+    names, hidden = broker.rights.sorted_out(
+        context,
+        Operation.DESCRIBE,
+        ResourceType.TOPIC,
+        sorted(asked or broker.view.topics),
+        lambda name: name,
+        is_told=bool(asked),
+    )
     first_partition = 0
     if request.cursor is not None:
         if _is_bad(request.cursor, request.topics):
@@ -38,17 +47,20 @@ def handle(
             first_partition = request.cursor.partition_index
     room = max(1, min(request.response_partition_limit, broker.settings.integer("max.request.partition.size.limit")))
     response = DescribeTopicPartitionsResponse()
+    if asked:
+        response.topics += [_refused(name, Error.TOPIC_AUTHORIZATION_FAILED) for name in hidden]
     for name in names:
         if room <= 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
             break
         topic = broker.view.topics.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(name, broker.rights.operations(context, ResourceType.TOPIC, name)))
             continue
+        operations = broker.rights.operations(context, ResourceType.TOPIC, name)
         first_partition = min(first_partition, len(topic.partitions))
         end = min(first_partition + room, len(topic.partitions))
-        response.topics.append(_describe(topic, first_partition, end, reachable))
+        response.topics.append(_describe(topic, first_partition, end, reachable, operations))
         room -= end - first_partition
         if end < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
@@ -63,10 +75,10 @@ def _is_bad(cursor: DescribeTopicPartitionsRequestCursor, asked: list[DescribeTo
     return is_elsewhere or cursor.partition_index < 0
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     is_bad = topic_name_problem(name) is not None
     answer = _refused(name, Error.INVALID_TOPIC_EXCEPTION if is_bad else Error.UNKNOWN_TOPIC_OR_PARTITION)
-    answer.topic_authorized_operations = TOPIC_OPERATIONS
+    answer.topic_authorized_operations = operations
     return answer
 
 
@@ -76,13 +88,15 @@ def _refused(name: str, error: Error) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _describe(topic: Topic, first: int, end: int, reachable: Set[int]) -> DescribeTopicPartitionsResponseTopic:
+def _describe(
+    topic: Topic, first: int, end: int, reachable: Set[int], operations: int
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[_partition(index, topic.partitions[index], reachable) for index in range(first, end)],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

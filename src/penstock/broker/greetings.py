@@ -1,0 +1,185 @@
+"""What each listener asks of those who connect: nothing, TLS, a login, or both; and where their answers are checked.
+
+The rules come from the settings, and are read again when those change (`use`): what is wrong then is logged and the
+rules stay as they were. A new rule is for new connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import ssl
+from collections.abc import Iterable
+from functools import partial
+
+from penstock.base.listeners import Listener
+from penstock.base.settings import Settings, SettingsError, TypedSettings
+from penstock.base.tls_settings import TlsFiles, read_tls, server_context
+from penstock.base.tls_stream import TlsError, TlsStream
+from penstock.base.world import Stream, World
+from penstock.broker.bearer_tokens import BearerTokens
+from penstock.broker.connection import Connection, Dispatch
+from penstock.broker.login_settings import login_rules, plain_users
+from penstock.broker.sasl_login import LoginRules, Record, SaslLogin
+from penstock.broker.users import Users
+from penstock.sasl import oauthbearer, plain, scram
+from penstock.sasl.exchange import ServerExchange
+from penstock.sasl.oauthbearer import OAuthBearerServer
+from penstock.sasl.plain import PlainServer
+from penstock.sasl.scram_server import Found, ScramServer
+from penstock.security.certificate_names import NoRuleError, Rule, parse_rules, user_of
+from penstock.security.principal import USER, Principal
+
+logger = logging.getLogger(__name__)
+
+NONCE_BYTES = 24
+FILES_EVERY_S = 5.0
+
+
+class ListenerGreeting:
+    """Of one listener; see `server.Greeting`."""
+
+    def __init__(
+        self, listener: Listener, world: World, settings: Settings, users: Users, behind: Dispatch, record: Record
+    ) -> None:
+        self._listener = listener
+        self._world = world
+        self._users = users
+        self._behind = behind
+        self._record = record
+        self.tokens: BearerTokens | None = None
+        self._rules: LoginRules | None = None
+        self._plain_users: dict[str, str] = {}
+        self._settings = settings
+        self._tls: TlsFiles | None = None
+        self._context: ssl.SSLContext | None = None
+        self._name_rules: tuple[Rule, ...] = ()
+        self._login_s_max = settings.integer("connection.login.timeout.ms") / 1000
+        self.use(settings)
+
+    def use(self, settings: Settings) -> None:
+        """Take the rules from the settings; SettingsError if they do not make sense, and then nothing is changed."""
+        if self._listener.protocol.has_tls:
+            self._use_tls(settings.for_listener(self._listener.name))
+        if self._listener.protocol.has_login:
+            rules = login_rules(settings, self._listener)
+            if oauthbearer.MECHANISM in rules.mechanisms and self.tokens is None:
+                self.tokens = BearerTokens(self._world, settings, self._listener)
+            self._plain_users = plain_users(settings, self._listener.name)
+            self._rules = rules
+        self._settings = settings
+
+    def _use_tls(self, settings: TypedSettings) -> None:
+        try:
+            name_rules = parse_rules(settings.text("ssl.principal.mapping.rules"))
+        except ValueError as error:
+            raise SettingsError([f"ssl.principal.mapping.rules: {error}"]) from None
+        files = read_tls(settings)
+        if files != self._tls:
+            self._context = server_context(files)
+            if self._tls is not None:
+                logger.info("listener %s uses its new certificates", self._listener.name)
+            self._tls = files
+        self._name_rules = name_rules
+
+    def look_again(self) -> None:
+        """Files may have changed in their places."""
+        self.use(self._settings)
+
+    def secured(self, stream: Stream) -> Stream:
+        return stream if self._context is None else TlsStream(stream, self._context)
+
+    def meet(self, connection: Connection, stream: Stream) -> None:
+        if self._rules is not None:
+            connection.login = SaslLogin(
+                connection, self._rules, self._exchange, self._behind, self._world.clock, self._record
+            )
+        if isinstance(stream, TlsStream):
+            connection.due_s = self._world.clock.monotonic() + self._login_s_max
+            stream.on_ready = partial(self._shown, connection)
+            stream.on_failure = partial(self._failed, connection)
+
+    def _shown(self, connection: Connection, stream: TlsStream) -> None:
+        """The handshake is done: without a login, the certificate says who the peer is."""
+        if self._rules is not None:
+            return
+        connection.due_s = None
+        subject = stream.subject
+        if not subject:
+            return
+        try:
+            connection.principal = Principal(USER, user_of(subject, self._name_rules))
+        except NoRuleError as error:
+            self._failed(connection, str(error))
+            raise TlsError(str(error)) from None
+        self._record("login", principal=str(connection.principal), mechanism="TLS", **self._place(connection))
+
+    def _failed(self, connection: Connection, reason: str) -> None:
+        self._record("login_failed", reason=reason, mechanism="TLS", **self._place(connection))
+
+    def _place(self, connection: Connection) -> dict[str, object]:
+        return {"listener": connection.listener_name, "peer": connection.peer.host}
+
+    def _exchange(self, mechanism: str) -> ServerExchange:
+        if mechanism == plain.MECHANISM:
+            return PlainServer(self._plain_users.get)
+        if mechanism == oauthbearer.MECHANISM:
+            assert self.tokens is not None
+            return OAuthBearerServer(self.tokens.judge)
+        assert mechanism in scram.HASH_NAMES
+
+        def find(user: str, is_token: bool) -> Found | None:
+            return None if is_token else self._users.find(self._listener.name, mechanism, user)
+
+        return ScramServer(mechanism, find, self._nonce(), self._users.secret)
+
+    def _nonce(self) -> str:
+        return base64.urlsafe_b64encode(self._world.random.randbytes(NONCE_BYTES)).decode()
+
+
+class Greetings:
+    """Of all listeners."""
+
+    def __init__(self, world: World, users: Users, record: Record) -> None:
+        self._world = world
+        self._users = users
+        self._record = record
+        self._of_listener: dict[str, ListenerGreeting] = {}
+
+    def of(self, listener: Listener, settings: Settings, behind: Dispatch) -> ListenerGreeting | None:
+        """What a new listener asks for; SettingsError if its settings do not make sense."""
+        if not (listener.protocol.has_login or listener.protocol.has_tls):
+            return None
+        greeting = ListenerGreeting(listener, self._world, settings, self._users, behind, self._record)
+        self._of_listener[listener.name] = greeting
+        return greeting
+
+    def use(self, settings: Settings) -> None:
+        """The settings have changed."""
+        for name, greeting in self._of_listener.items():
+            try:
+                greeting.use(settings)
+            except SettingsError as error:
+                logger.error("listener %s keeps its security settings: %s", name, _joined(error.problems))
+
+    async def look_again_forever(self) -> None:
+        """Certificates that are replaced in their files are taken over, and keys for tokens fetched."""
+        async with asyncio.TaskGroup() as tasks:
+            for greeting in self._of_listener.values():
+                if greeting.tokens is not None:
+                    tasks.create_task(greeting.tokens.fetch_forever())
+            tasks.create_task(self._look_for_certificates())
+
+    async def _look_for_certificates(self) -> None:
+        while True:
+            await asyncio.sleep(FILES_EVERY_S)
+            for name, greeting in self._of_listener.items():
+                try:
+                    greeting.look_again()
+                except SettingsError as error:
+                    logger.error("listener %s keeps its certificates: %s", name, _joined(error.problems))
+
+
+def _joined(problems: Iterable[str]) -> str:
+    return "; ".join(problems)

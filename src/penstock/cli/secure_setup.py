@@ -1,0 +1,93 @@
+"""What `penstock up --secure` gives a newcomer: certificates, users, deny-by-default, and a file for clients.
+
+Everything is made once, in the folder `security` of the data folder, which only its owner can read, and used again at
+the next start:
+
+    ca.pem, ca.key       the authority that signed the brokers' certificate; clients trust ca.pem
+    broker.pem           the brokers' key and certificate
+    broker.password      what brokers log in to each other with
+    admin.password       of the user `admin`, who may do everything
+    client.properties    for `--client-config`, and for any program with librdkafka
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.base.broker_rows_security import AUTHORIZERS
+from penstock.cli.certificates import Authority, write_private
+from penstock.sasl.jaas_entries import SCRAM_MODULE
+
+ADMIN, BROKERS = "admin", "penstock-broker"
+MECHANISM = "SCRAM-SHA-512"
+PASSWORD_BYTES = 24
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class SecureSetup:
+    """Where things are, what brokers are started with, and which lines tell the user."""
+
+    folder: Path
+    settings: dict[str, str] = field(repr=False)
+    users: dict[str, str] = field(repr=False)
+    is_new: bool
+
+    def lines(self) -> list[str]:
+        made = "made" if self.is_new else "uses again"
+        return [
+            f"penstock: --secure {made} an authority, certificates and the user 'admin' in {self.folder}",
+            "penstock: clients connect with TLS and log in (SCRAM-SHA-512); nobody but 'admin' may do anything yet",
+            f"penstock: try: penstock topic list --client-config {self.folder / 'client.properties'}",
+        ]
+
+
+def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
+    """Make what is missing; `bootstrap` is written down for clients."""
+    folder = data / "security"
+    is_new = not (folder / "broker.pem").exists()
+    authority = Authority(folder)
+    folder.chmod(0o700)
+    if is_new:
+        names = dict.fromkeys([*_LOCAL_HOSTS, socket.gethostname(), *([] if _is_wildcard(host) else [host])])
+        authority.sign("broker", list(names))
+    of_brokers, of_admin = (_password(folder / f"{name}.password") for name in ("broker", "admin"))
+    write_private(folder / "client.properties", _client_properties(bootstrap, authority, of_admin).encode())
+    own = f'{SCRAM_MODULE} required username="{BROKERS}" password="{of_brokers}";'
+    settings = {
+        "security.inter.broker.protocol": "SASL_SSL",
+        "ssl.keystore.location": str(folder / "broker.pem"),
+        "ssl.truststore.location": str(authority.certificate_path),
+        "sasl.mechanism.inter.broker.protocol": MECHANISM,
+        "sasl.jaas.config": own,
+        "authorizer.class.name": AUTHORIZERS[0],
+        "super.users": f"User:{ADMIN};User:{BROKERS}",
+        "zookeeper.auth.digest": f"{BROKERS}:{of_brokers}",
+        "zookeeper.set.acl": "true",
+    }
+    return SecureSetup(folder, settings, {ADMIN: of_admin}, is_new)
+
+
+def _is_wildcard(host: str) -> bool:
+    return host in ("", "0.0.0.0", "::")
+
+
+def _password(path: Path) -> str:
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(PASSWORD_BYTES).encode())
+    return path.read_text().strip()
+
+
+def _client_properties(bootstrap: str, authority: Authority, password: str) -> str:
+    rows = {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(authority.certificate_path),
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": ADMIN,
+        "sasl.password": password,
+    }
+    return "".join(f"{name}={value}\n" for name, value in rows.items())

@@ -1,0 +1,277 @@
+"""Every API that is served: nobody without rights gets through, and exactly the rights of its row are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from penstock.base.errors import Error
+from penstock.broker.start import RunningBroker
+from penstock.security.acls import CLUSTER_NAME, Entry, Operation, Pattern, PatternType, Permission, ResourceType
+from penstock.security.api_rights import API_RIGHTS
+from penstock.security.principal import Principal
+from penstock.testing.sim_broker import PORT, SimBroker
+from penstock.testing.sim_client import SimClient, batch_of
+from penstock.testing.sim_world import Simulation
+from penstock.wire.api import APIS, OWN_APIS
+from penstock.wire.messages.k03_metadata import MetadataRequest
+from penstock.wire.messages.k18_api_versions import ApiVersionsRequest
+from penstock.wire.messages.k30_create_acls import CreateAclsRequest, CreateAclsRequestAcl
+from penstock.wire.messages.k31_delete_acls import DeleteAclsRequest, DeleteAclsRequestFilter
+from penstock.wire.schema import int8, int16, int32, int64, schema_of
+
+NUMBERS = (int, int8, int16, int32, int64)
+ALICE, ROOT = Principal("User", "alice"), Principal("User", "root")
+REFUSALS = {
+    Error.TOPIC_AUTHORIZATION_FAILED,
+    Error.GROUP_AUTHORIZATION_FAILED,
+    Error.CLUSTER_AUTHORIZATION_FAILED,
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+NAMES = {
+    ResourceType.TOPIC: "orders",
+    ResourceType.GROUP: "g",
+    ResourceType.CLUSTER: CLUSTER_NAME,
+    ResourceType.TRANSACTIONAL_ID: "t",
+    ResourceType.USER: "alice",
+    ResourceType.DELEGATION_TOKEN: "token",
+}
+TEXTS = {"group_id": "g", "groups": "g", "group_ids": "g", "groups_names": "g", "host": "*", "principal": "User:x"}
+TEXTS |= {"transactional_id": "t", "transactional_ids": "t", "v3_and_below_transactional_id": "t"}
+TEXTS |= {
+    "member_id": "",
+    "path": "/data/logs",
+    "key": "g",
+    "coordinator_keys": "g",
+    "names": "t",
+    "protocol_type": "c",
+}
+VERSIONS = {0: 11, 1: 12, 8: 9, 9: 9, 24: 3, 3: 9}
+OPEN = {17, 18, 36, 39, 40, 60}
+"""Nothing is asked for, or it is only about what is shown."""
+LEAVES_OUT = {3, 16, 66, 75}
+TIED_TO_OWNERS = {38, 41}
+"""About tokens: see their own tests."""
+FIELDS: dict[int, dict[str, Any]] = {
+    0: {"records": batch_of([b"a"]), "acks": 1, "transactional_id": None, "timeout_ms": 1000},
+    1: {"replica_id": -1, "max_bytes": 1000, "partition_max_bytes": 1000, "forgotten_topics_data": []},
+    2: {"replica_id": -1, "timestamp": -1, "current_leader_epoch": -1},
+    3: {"allow_auto_topic_creation": False},
+    11: {"session_timeout_ms": 10_000, "protocol_type": "consumer", "rebalance_timeout_ms": 10_000},
+    14: {"protocol_name": "range"},
+    19: {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []},
+    20: {"topic_names": []},
+    22: {"transactional_id": None, "producer_id": -1, "producer_epoch": -1},
+    23: {"replica_id": -1, "current_leader_epoch": -1},
+    28: {"producer_id": 1, "generation_id": -1},
+    29: {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
+    30: {"resource_type": 2, "resource_pattern_type": 3, "operation": 3, "permission_type": 3},
+    31: {"resource_type_filter": 6, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
+    32: {"resource_type": 2, "configuration_keys": None},
+    33: {"resource_type": 2, "configs": []},
+    44: {"resource_type": 2, "configs": []},
+    37: {"count": 5, "assignments": None},
+    51: {"deletions": [], "iterations": 4096, "mechanism": 1},
+    68: {"member_id": "m", "rebalance_timeout_ms": 1000, "subscribed_topic_regex": None, "topic_partitions": []},
+    75: {"cursor": None, "response_partition_limit": 10},
+    20000: {"name": "t"},
+    20001: {"name": "t"},
+    20007: {"api_key": 19, "api_version": 7, "request": b"\xff"},
+}
+ENOUGH = {
+    1: [(Operation.READ, ResourceType.TOPIC)],
+    10: [(Operation.DESCRIBE, ResourceType.GROUP)],
+    22: [(Operation.WRITE, ResourceType.TOPIC)],
+    23: [(Operation.DESCRIBE, ResourceType.TOPIC)],
+    24: [(Operation.WRITE, ResourceType.TRANSACTIONAL_ID), (Operation.WRITE, ResourceType.TOPIC)],
+    0: [(Operation.WRITE, ResourceType.TOPIC)],
+    27: [(Operation.ALTER, ResourceType.CLUSTER)],
+}
+"""Where a row has more rights than one request needs."""
+
+
+def filled(cls: type, values: dict[str, Any], version: int) -> Any:
+    """A message of a version, with one element in each of its lists."""
+    given = {}
+    kinds = get_type_hints(cls)
+    for field in schema_of(cls).fields:
+        name = field.name
+        if version in field.versions:
+            given[name] = values[name] if name in values else _value(name, kinds[name], values, version)
+    return cls(**{name: value for name, value in given.items() if value is not ...})
+
+
+def _value(name: str, kind: Any, values: dict[str, Any], version: int) -> Any:
+    options = [each for each in get_args(kind) if each is not type(None)]
+    if get_origin(kind) is list:
+        return [_value(name, options[0], values, version)] if options[0] not in NUMBERS else [0]
+    if options and get_origin(kind) is not None and not isinstance(kind, type):
+        return _value(name, options[0], values, version)
+    if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
+        return filled(kind, values, version)
+    return TEXTS.get(name, "orders") if kind is str else ...
+
+
+def errors_in(answer: Any) -> set[int]:
+    """Every error code in an answer."""
+    if isinstance(answer, list):
+        return set().union(*map(errors_in, answer)) if answer else set()
+    fields = getattr(type(answer), "__dataclass_fields__", {})
+    found = {getattr(answer, name) for name in fields if name.endswith("error_code")}
+    return found.union(*(errors_in(getattr(answer, name)) for name in fields))
+
+
+class Guarded:
+    """A broker with an authorizer, and connections whose user a test chooses."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(3, limit_s=10_000_000)
+        self.broker = SimBroker(
+            self.simulation.machine("broker"),
+            {
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:root",
+                "audit.log.enable": "true",
+                "group.initial.rebalance.delay.ms": "0",
+            },
+        )
+        self.world = self.simulation.machine("client").process("client").world
+
+    def run(self, play: Callable[[Guarded], Awaitable[None]]) -> None:
+        async def main() -> None:
+            await self.broker.start()
+            await (await self.connect(ROOT)).create_topic("orders", partitions=1)
+            await play(self)
+
+        self.simulation.run(main())
+
+    @property
+    def running(self) -> RunningBroker:
+        assert self.broker.running is not None
+        return self.broker.running
+
+    async def connect(self, who: Principal) -> SimClient:
+        client = await SimClient.connect(self.world, "broker", PORT)
+        await client.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
+        self.running._server.connections[-1].principal = who
+        return client
+
+    def grant(self, *rights: tuple[Operation, ResourceType]) -> None:
+        authorizer = self.running.broker.rights.authorizer
+        for pattern in list(authorizer.patterns):
+            authorizer.set_entries(pattern, ())
+        for operation, kind in rights:
+            names = ["orders", "new"] if kind is ResourceType.TOPIC else [NAMES[kind]]
+            for name in names:
+                pattern = Pattern(kind, PatternType.LITERAL, name)
+                entry = Entry("User:alice", "*", operation, Permission.ALLOW)
+                authorizer.set_entries(pattern, authorizer.entries_of(pattern) | {entry})
+
+
+@pytest.fixture
+def guarded() -> Iterator[Guarded]:
+    made = Guarded()
+    yield made
+    made.simulation.close()
+
+
+def request_of(key: int) -> tuple[Any, int]:
+    api = (APIS | OWN_APIS)[key]
+    version = VERSIONS.get(key, api.max_version)
+    return filled(api.request, FIELDS.get(key, {}), version), version
+
+
+def test_every_api_that_is_served_has_a_row_and_a_name(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        for api in guarded.running._dispatcher.served:
+            assert API_RIGHTS[api.key].name == api.name
+            assert API_RIGHTS[api.key].rights or API_RIGHTS[api.key].note
+
+    guarded.run(play)
+
+
+def test_every_api_with_no_rights_with_its_rights_and_for_a_super_user(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        keys = [api.key for api in guarded.running._dispatcher.served]
+        for key in [each for each in keys if each not in OPEN | TIED_TO_OWNERS]:
+            await check(guarded, key)
+
+    async def check(guarded: Guarded, key: int) -> None:
+        name = API_RIGHTS[key].name
+        guarded.grant()
+        client = await guarded.connect(ALICE)
+        refused = errors_in(await client.call(*request_of(key)))
+        assert refused & REFUSALS or key in LEAVES_OUT, f"{name} without any right: {refused}"
+        guarded.grant(*ENOUGH.get(key, [right[:2] for right in API_RIGHTS[key].rights]))
+        client = await guarded.connect(ALICE)
+        allowed = errors_in(await client.call(*request_of(key)))
+        assert not allowed & REFUSALS, f"{name} with its rights: {allowed}"
+        guarded.grant()
+        client = await guarded.connect(ROOT)
+        allowed = errors_in(await client.call(*request_of(key)))
+        assert not allowed & REFUSALS, f"{name} for a super user: {allowed}"
+
+    guarded.run(play)
+
+
+def test_what_may_not_be_described_is_left_out(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        client = await guarded.connect(ALICE)
+        everything = MetadataRequest(topics=None)
+        assert (await client.call(everything, 9)).topics == []
+        named = filled(APIS[3].request, {"allow_auto_topic_creation": True, "name": "orders"}, 9)
+        missing = filled(APIS[3].request, {"allow_auto_topic_creation": True, "name": "missing"}, 9)
+        (there,), (absent,) = (await client.call(named, 9)).topics, (await client.call(missing, 9)).topics
+        there.name = absent.name = ""
+        assert there == absent and there.error_code == Error.TOPIC_AUTHORIZATION_FAILED
+        guarded.grant((Operation.READ, ResourceType.TOPIC))
+        (shown,) = (await client.call(everything, 9)).topics
+        assert shown.name == "orders"
+
+    guarded.run(play)
+
+
+def test_a_forged_replica_and_a_transaction_without_the_right(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        guarded.grant((Operation.READ, ResourceType.TOPIC), (Operation.WRITE, ResourceType.TOPIC))
+        client = await guarded.connect(ALICE)
+        forged = filled(APIS[1].request, FIELDS[1] | {"replica_id": 1}, 12)
+        assert errors_in(await client.call(forged, 12)) == {0, Error.TOPIC_AUTHORIZATION_FAILED}
+        transactional = filled(APIS[0].request, FIELDS[0] | {"transactional_id": "t"}, 11)
+        answer = await client.call(transactional, 11)
+        assert errors_in(answer) == {Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+
+    guarded.run(play)
+
+
+def test_a_right_that_is_taken_away_ends_a_producer_that_is_connected(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        root, alice = await guarded.connect(ROOT), await guarded.connect(ALICE)
+        rule = CreateAclsRequestAcl(
+            resource_type=2, resource_name="orders", principal="User:alice", host="*", operation=4, permission_type=3
+        )
+        created = await root.call(CreateAclsRequest(creations=[rule]))
+        assert [row.error_code for row in created.results] == [0]
+        for _ in range(5):
+            assert errors_in(await alice.call(*request_of(0))) == {0}
+        before = guarded.running._dispatcher.again_count
+        assert before > 0
+        everything = DeleteAclsRequestFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        deleted = await root.call(DeleteAclsRequest(filters=[everything]))
+        assert [acl.principal for acl in deleted.filter_results[0].matching_acls] == ["User:alice"]
+        assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
+        assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
+        assert guarded.running._dispatcher.again_count == before
+
+    guarded.run(play)
