@@ -7,7 +7,8 @@ process that ended, a check that came to an end, the time) and answers with what
 - a file that reads well runs; one that is gone is stopped;
 - a changed file is checked while the old one goes on running, and only then exchanged; if the change is broken, the old
   one keeps running and the problem is told;
-- what failed starts again after a pause that doubles while it keeps failing; what finished rests until its file changes;
+- what failed starts again after a pause that doubles while it keeps failing; what finished rests until its file
+  changes;
 - two files never run a pipeline of the same name, since they would share its checkpoints.
 """
 
