@@ -182,7 +182,7 @@ def _parse_file(place: str, settings: tuple[tuple[str, str], ...]) -> TableAddre
         place = place[2:]
         if not place.startswith("/"):
             raise AddressError(
-                "a file of SQLite is sqlite:///folder/shop.db/table with three slashes, or sqlite:shop.db/table for one in "
+                "a file of SQLite is sqlite:///folder/shop.db/table with three slashes; sqlite:shop.db/table is one in "
                 "the folder where the program runs"
             )
     file, _, table = place.rstrip("/").rpartition("/")
