@@ -15,7 +15,7 @@ from penstock.pipelines.service_status import (
     write_service_status,
 )
 
-REPORT = Report("a.yaml", "orders", Doing.WAITING, "the broker is gone", 3, 4.5)
+REPORT = Report("a.yaml", "orders", Doing.WAITING, "the broker is gone", 3, 4)
 
 
 def test_a_living_service_is_seen_and_a_gone_one_is_not(tmp_path: Path) -> None:

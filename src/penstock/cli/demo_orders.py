@@ -109,14 +109,15 @@ class OrderStream:
     def _order(self, kind: Kind, at_s: float) -> Order:
         self._number += 1
         [item] = self._random.choices(ITEMS, POPULARITY)
+        customer = f"c-{self._random.randrange(CUSTOMERS):03}"
         document = {
             "id": f"o-{self._number:07}",
-            "customer": f"c-{self._random.randrange(CUSTOMERS):03}",
+            "customer": customer,
             "sku": item.sku,
             "quantity": self._random.choices((1, 2, 3, 6), (10, 5, 2, 1))[0],
             "at": datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds"),
         }
-        return Order(kind, document["customer"].encode(), json.dumps(document).encode())
+        return Order(kind, customer.encode(), json.dumps(document).encode())
 
     def _break(self, value: bytes) -> bytes:
         """As others break theirs: cut off on the way, a word for a number, or something else altogether."""
@@ -125,4 +126,4 @@ class OrderStream:
             return value[: self._random.randrange(1, len(value) - 1)]
         if way == 1:
             return json.dumps({**json.loads(value), "quantity": "two"}).encode()
-        return b"<order><id>" + json.loads(value)["id"].encode() + b"</id></order>"
+        return f"<order><id>{json.loads(value)['id']}</id></order>".encode()

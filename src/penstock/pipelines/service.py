@@ -102,7 +102,7 @@ class Report:
     doing: Doing
     problem: str | None
     failures: int
-    starts_again_in_s: float | None
+    starts_again_in_s: int | None
 
 
 @dataclass(slots=True)
@@ -253,7 +253,7 @@ class _Charge:
 
     def report(self, now_s: float) -> Report:
         reading = self.running.reading if self.running else self.wanted or self.seen
-        waits_s = None if self.start_at_s is None or self.running else max(0.0, self.start_at_s - now_s)
+        waits_s = None if self.start_at_s is None or self.running else max(0, round(self.start_at_s - now_s))
         return Report(
             file=self.file,
             name=reading.name if reading else self.file,
