@@ -252,7 +252,7 @@ class MariaDBServer(_Server):
             "bind-address": "127.0.0.1",
             "skip-name-resolve": "ON",
             "character-set-server": "utf8mb4",
-            "innodb-flush-log-at-trx-commit": "0",
+            "innodb-flush-log-at-trx-commit": "2",
             "innodb-buffer-pool-size": "64M",
             "innodb-lock-wait-timeout": "20",
             **(settings or {}),
