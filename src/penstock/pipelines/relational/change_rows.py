@@ -163,7 +163,7 @@ class ChangeReader:
         return (relation.schema, relation.name) == self._table
 
     def _change(
-        self, op: str, before: NamedValues | None = None, after: Mapping[str, str | None | Unchanged] | None = None
+        self, op: str, before: NamedValues | None = None, after: Mapping[str, str | Unchanged | None] | None = None
     ) -> Change:
         assert self._begin is not None
         unchanged = tuple(name for name, value in (after or {}).items() if value is UNCHANGED)
@@ -177,7 +177,7 @@ class ChangeReader:
         )
 
 
-def _named(relation: Relation, row: TextRow) -> dict[str, str | None | Unchanged]:
+def _named(relation: Relation, row: TextRow) -> dict[str, str | Unchanged | None]:
     if len(row) != len(relation.columns):
         raise PgOutputError(f"a row of {len(row)} columns in {relation.name}, which has {len(relation.columns)}")
     return {column.name: value for column, value in zip(relation.columns, row, strict=True)}
@@ -190,5 +190,5 @@ def _old(relation: Relation, row: TextRow, is_whole: bool) -> dict[str, str | No
     return {name: _known(value) for name, value in named.items() if is_whole or name in keys}
 
 
-def _known(value: str | None | Unchanged) -> str | None:
+def _known(value: str | Unchanged | None) -> str | None:
     return None if isinstance(value, Unchanged) else value

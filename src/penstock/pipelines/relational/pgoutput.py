@@ -9,6 +9,7 @@ What is not well formed is a `PgOutputError`, never another exception.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -270,7 +271,7 @@ def _expect(tag: str, wanted: str) -> None:
         raise PgOutputError(f"a row of kind {tag!r} where {' or '.join(wanted)} belongs")
 
 
-_READERS = {
+_READERS: dict[str, Callable[[_Reader], Message]] = {
     "B": _begin,
     "C": _commit,
     "O": _origin,

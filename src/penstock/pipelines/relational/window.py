@@ -7,8 +7,8 @@ handed out from there: a digest of each row of the window, in the offset that Sp
     … ──────(position − overlap)════ window ════(position)──── new rows ────(next position) …
                                      seen before: left out     handed out
 
-An offset is a position and the digests of all rows in the window below it, as the planner saw them. A batch from one offset
-to the next hands out
+An offset is a position and the digests of all rows in the window below it, as the planner saw them. A batch from one
+offset to the next hands out
   * of the old window: rows whose digest the old offset does not have;
   * above the old position: all rows up to the new one;
   * of the new window: only rows whose digest the new offset has. Others appeared after it was planned; the next
@@ -35,6 +35,7 @@ DIGEST_BYTES = 9
 _DIGEST_CHARACTERS = DIGEST_BYTES * 4 // 3
 
 Position = int | Decimal | datetime
+Overlap = int | Decimal | timedelta
 Digests = frozenset[bytes]
 
 
@@ -65,12 +66,12 @@ class Batch:
     window: tuple[Interval, ...]
 
 
-def window_of(position: Position, overlap: int | Decimal | timedelta) -> Interval:
+def window_of(position: Position, overlap: Overlap) -> Interval:
     """The window below a position."""
     return Interval(_less(position, overlap), position)
 
 
-def plan(start: Offset, end: Offset, overlap: int | Decimal | timedelta) -> Batch:
+def plan(start: Offset, end: Offset, overlap: Overlap) -> Batch:
     """The intervals between two offsets, of which none overlap."""
     if end.position is None:
         return Batch(None, ())
@@ -89,7 +90,7 @@ def plan(start: Offset, end: Offset, overlap: int | Decimal | timedelta) -> Batc
 class WindowFilter:
     """Chooses rows of the windows of one batch. Rows that are equal must all come through the same filter."""
 
-    def __init__(self, start: Offset, end: Offset, overlap: int | Decimal | timedelta) -> None:
+    def __init__(self, start: Offset, end: Offset, overlap: Overlap) -> None:
         assert end.position is not None
         self._start = start.seen
         self._end = end.seen
@@ -126,7 +127,7 @@ def digests_from_text(text: str) -> Digests:
     return frozenset(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
 
 
-def _less(position: Position, overlap: int | Decimal | timedelta) -> Position:
+def _less(position: Position, overlap: Overlap) -> Position:
     if isinstance(position, datetime):
         assert isinstance(overlap, timedelta)
         try:
