@@ -117,7 +117,7 @@ class PostgreSQL:
             "tcp_user_timeout": 60_000,
             **dict(address.settings),
         }
-        return psycopg.connect(
+        connection: psycopg.Connection[Any] = psycopg.connect(
             host=address.host,
             port=address.port,
             dbname=address.database,
@@ -126,6 +126,8 @@ class PostgreSQL:
             autocommit=True,
             **settings,
         )
+        self.run(connection, "SET TIME ZONE 'UTC'")
+        return connection
 
     def run(
         self, connection: psycopg.Connection[Any], statement: str, parameters: Sequence[Any] = ()
