@@ -98,6 +98,12 @@ def _log() -> typer.Typer:
     return app
 
 
+def _pipeline() -> typer.Typer:
+    from penstock.cli.pipeline import app
+
+    return app
+
+
 def _doctor() -> CommandFunction:
     from penstock.cli.doctor import doctor
 
@@ -116,6 +122,7 @@ COMMANDS = (
     Command("cluster", "Watch brokers, elect leaders, move copies.", _cluster),
     Command("config", "Show and change the settings of topics and brokers.", _config),
     Command("log", "Look into the files of a data folder.", _log),
+    Command("pipeline", "Write, check, run and watch data pipelines on Spark.", _pipeline),
     Command("doctor", "Check this machine and say what to do.", _doctor),
 )
 
