@@ -36,6 +36,7 @@ from penstock.pipelines.relational.slot import (
     advance,
     check_ready,
     ensure_slot,
+    find_slot,
     flushed_lsn,
     lsn_as_text,
     lsn_from_text,
@@ -126,7 +127,9 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end.get("snapshot") == WANTED:
             return
         with open_session(self._options.address, patience_s=PATIENCE_S) as session:
-            advance(session, require_slot(session, self._options.slot, position), position)
+            slot = find_slot(session, self._options.slot)
+            if slot is not None:
+                advance(session, slot, position)
 
     def stop(self) -> None:
         self._let_go()

@@ -101,7 +101,7 @@ def require_slot(session: Session, name: str, position: int) -> SlotStatus:
     if found.confirmed_lsn > position:
         raise RelationalError(
             f"the replication slot {name} of {session.address.database_shown} stands at "
-            f"{lsn_as_text(found.confirmed_lsn)}, behind {lsn_as_text(position)} where this query is: somebody else reads "
+            f"{lsn_as_text(found.confirmed_lsn)}, past {lsn_as_text(position)} where this query is: somebody else reads "
             f"from it, or the checkpoint is an old one. Every query needs a slot of its own. {_begin_anew(name)}"
         )
     return found
