@@ -51,8 +51,8 @@ def _text(node: Node | None, wanted: str) -> str | None:
     return None if node is None else node.as_text(wanted)
 
 
-def _output_of(node: Node | None) -> OutputMode:
-    return OutputMode.APPEND if node is None else OutputMode(node.as_choice(list(OutputMode), OutputMode.APPEND))
+def _output_of(node: Node | None) -> OutputMode | None:
+    return None if node is None else OutputMode(node.as_choice(list(OutputMode), OutputMode.APPEND))
 
 
 def _topic_sink(name: str, source: str, node: Node, place: Place) -> TopicSink:
@@ -101,7 +101,7 @@ def _table_sink(name: str, source: str, node: Node, place: Place) -> TableSink:
         node.wrong("mode: upsert needs keys: the columns by which a row is found again")
     if sink.delete_when and sink.mode != "upsert":
         node.wrong("delete_when needs mode: upsert, with keys")
-    if sink.output is not OutputMode.APPEND and sink.mode != "upsert":
+    if sink.output not in (None, OutputMode.APPEND) and sink.mode != "upsert":
         node.wrong(
             f"output: {sink.output} hands on rows that were written before; a table takes those with mode: upsert"
         )

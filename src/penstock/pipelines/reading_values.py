@@ -106,6 +106,8 @@ def format_of(node: Node, place: Place, kinds: tuple[FormatKind, ...], *, is_sin
     _check_schema(node, kind, schema, schema_node or file_node, is_sink)
     if header is not None and kind is not FormatKind.AVRO:
         header.wrong("only Avro values have such a header")
+    elif header is not None and is_sink:
+        header.wrong("there is no registry to ask for the number of a schema; values are written without the header")
     return Format(
         kind,
         schema,

@@ -162,7 +162,8 @@ class TopicSink:
     timestamp: str | None = None
     delete_when: str | None = None
     """a boolean column: where it is true, the record is a tombstone"""
-    output: OutputMode = OutputMode.APPEND
+    output: OutputMode | None = None
+    """None: append where Spark can, otherwise update"""
     guarantee: Guarantee | None = None
     """what is asked for; None: the best there is"""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -180,7 +181,7 @@ class TableSink:
     keys: tuple[str, ...] = ()
     create: bool = False
     delete_when: str | None = None
-    output: OutputMode = OutputMode.APPEND
+    output: OutputMode | None = None
     guarantee: Guarantee | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
