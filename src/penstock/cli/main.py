@@ -104,6 +104,12 @@ def _pipeline() -> typer.Typer:
     return app
 
 
+def _demo() -> CommandFunction:
+    from penstock.cli.demo import demo
+
+    return demo
+
+
 def _doctor() -> CommandFunction:
     from penstock.cli.doctor import doctor
 
@@ -123,6 +129,7 @@ COMMANDS = (
     Command("config", "Show and change the settings of topics and brokers.", _config),
     Command("log", "Look into the files of a data folder.", _log),
     Command("pipeline", "Write, check, run and watch data pipelines on Spark.", _pipeline),
+    Command("demo", "Show a cluster and a pipeline at work, with nothing prepared.", _demo),
     Command("doctor", "Check this machine and say what to do.", _doctor),
 )
 

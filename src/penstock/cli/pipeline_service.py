@@ -48,11 +48,19 @@ class FolderService:
     """See the head of this file. `tell(name, text, is_bad)` gets what the service and its pipelines say."""
 
     def __init__(
-        self, folder: Path, state_folder: Path, options: Sequence[str], tell: Tell, rules: Rules | None = None
+        self,
+        folder: Path,
+        state_folder: Path,
+        options: Sequence[str],
+        tell: Tell,
+        *,
+        rules: Rules | None = None,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         self._folder = folder.resolve()
         self._state_folder = state_folder.resolve()
         self._options = [*options]
+        self._program = [*program]
         self._tell = tell
         self._service = Service(rules or Rules())
         self._readings: dict[str, Reading] = {}
@@ -173,7 +181,7 @@ class FolderService:
 
     def _check(self, file: str, digest: str, now_s: float) -> None:
         try:
-            process = OwnedProcess([*PROGRAM, "check", str(self._folder / file)])
+            process = OwnedProcess([*self._program, "check", str(self._folder / file)])
         except OSError as error:
             self._perform(self._service.checked(file, digest, f"it cannot be checked: {error}", now_s), now_s)
             return
@@ -182,7 +190,7 @@ class FolderService:
     def _start(self, file: str, now_s: float) -> None:
         reading = self._readings.get(file)
         say = partial(self._pass_on, reading.name if reading else file)
-        command = [*PROGRAM, "run", str(self._folder / file), "--state", str(self._state_folder), *self._options]
+        command = [*self._program, "run", str(self._folder / file), "--state", str(self._state_folder), *self._options]
         self._tell(file, "starting", False)
         try:
             self._running[file] = OwnedProcess(command, on_output=say, on_error=say)
