@@ -29,7 +29,9 @@ SETTINGS = {
 QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
 
 
-def make_session(pipeline: Pipeline, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+def make_session(
+    pipeline: Pipeline, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """A session for this pipeline: settings of the command line win over those of its file."""
     prepare_workers(pipeline.folder)
     wanted = {**SETTINGS, **pipeline.spark, **(settings or {})}
