@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from penstock.pipelines.relational.dialect import Dialect
 from penstock.pipelines.relational.failures import DatabaseAway, RelationalError, TryAgain
 from penstock.pipelines.relational.session import Session, open_session
-from penstock.pipelines.relational.staging import drop_stages, leftovers, stage_table
+from penstock.pipelines.relational.staging import Staged, drop_stages, leftovers, stage_table
 from penstock.pipelines.relational.table_batch import (
     TableBatch,
     forget,
@@ -34,14 +34,14 @@ PAUSE_S = 0.5
 _log = logging.getLogger(__name__)
 
 
-def merge_batch(target: Target, batch: TableBatch, stages: Sequence[str], deletes: int) -> None:
+def merge_batch(target: Target, batch: TableBatch, staged: Sequence[Staged]) -> None:
     """Take all staged rows into the target, once; RelationalError."""
     until_s = time.monotonic() + target.options.retry_s
     is_first = True
     while True:
         try:
             with open_session(target.options.address) as session:
-                is_repeated = _merge(session, target, batch, stages, deletes)
+                is_repeated = _merge(session, target, batch, staged)
                 if is_repeated and is_first and not batch.is_forgotten:
                     _log.warning("%s had been merged already: what was staged now does not count", batch)
                 _clear_up(session, batch)
@@ -60,19 +60,32 @@ def abort_batch(target: Target, stages: Sequence[str]) -> None:
         drop_stages(session, list(stages))
 
 
-def _merge(session: Session, target: Target, batch: TableBatch, stages: Sequence[str], deletes: int) -> bool:
+def _merge(session: Session, target: Target, batch: TableBatch, staged: Sequence[Staged]) -> bool:
     """Whether it had been merged before."""
     make_batches_table(session)
     with session.transaction():
         if is_merged(batch, lock_last(session, batch), str(session.address)):
             return True
-        merging = Merging(session.dialect, target, [stage_table(session, name) for name in stages])
+        filled = {stage_table(session, each.stage): each.rows for each in staged if each.stage is not None}
+        _check_counts(session, batch, filled)
+        merging = Merging(session.dialect, target, list(filled))
         if merging.may_clash:
             _check_clashes(session, target, merging)
-        for statement in merging.statements(deletes):
+        for statement in merging.statements(sum(each.deletes for each in staged)):
             session.run(statement)
         record(session, batch, datetime.now(UTC).isoformat(timespec="seconds"))
     return False
+
+
+def _check_counts(session: Session, batch: TableBatch, filled: Mapping[str, int]) -> None:
+    """A crash of PostgreSQL empties staging tables, which are not logged: then the rows would be lost."""
+    for stage, rows in filled.items():
+        found = session.run(f"SELECT count(*) FROM {stage}")[0][0]
+        if found != rows:
+            raise RelationalError(
+                f"{session.address.database_shown} has lost rows that were staged for {batch} ({found} of {rows} are "
+                "there), as after a crash; nothing of it was written. Start it again: it is staged anew"
+            )
 
 
 def _check_clashes(session: Session, target: Target, merging: Merging) -> None:

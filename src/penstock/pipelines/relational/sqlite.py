@@ -38,7 +38,7 @@ from pyspark.sql.types import (
 
 from penstock.pipelines.relational.address import TableAddress
 from penstock.pipelines.relational.dialect import Column, TableShape, quoted
-from penstock.pipelines.relational.failures import DatabaseAway, NoSuchTable, RelationalError, RowsRefused, TryAgain
+from penstock.pipelines.relational.failures import LoginRefused, NoSuchTable, RelationalError, RowsRefused, TryAgain
 
 #: How long a connection waits for others who write.
 LOCK_TIMEOUT_S = 30.0
@@ -173,7 +173,7 @@ def _explained(error: sqlite3.Error, address: TableAddress) -> RelationalError:
             "longer with ?timeout=SECONDS in the address"
         )
     if "unable to open" in said:
-        return DatabaseAway(
+        return LoginRefused(
             f"{address.database_shown}: there is no such file, or it may not be opened; the option create makes one"
         )
     if "no such table" in said:

@@ -85,17 +85,18 @@ def make_batches_table(session: Session) -> None:
             f"CREATE TABLE IF NOT EXISTS {_names(session)} (query_name {text}, table_name {text}, checkpoint {text}, "
             "batch_id bigint NOT NULL, committed_at varchar(40) NOT NULL, PRIMARY KEY (query_name, table_name))"
         )
-    except RelationalError:
-        find_last(session, TableBatch("", 0), must_be=True)
+    except RelationalError as error:
+        try:
+            _select(session, TableBatch("", 0), "")
+        except NoSuchTable:
+            raise error from None
 
 
-def find_last(session: Session, batch: TableBatch, *, must_be: bool = False) -> LastBatch:
+def find_last(session: Session, batch: TableBatch) -> LastBatch:
     """What was merged last under this name, without waiting for anybody."""
     try:
         return _select(session, batch, "")
     except NoSuchTable:
-        if must_be:
-            raise
         return LastBatch(NEVER, "")
 
 

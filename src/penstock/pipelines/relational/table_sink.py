@@ -109,4 +109,4 @@ def _commit(target: Target, batch: TableBatch, messages: list[WriterCommitMessag
         raise RelationalError(f"{len(messages) - len(reports)} tasks of {batch} have not reported what they staged")
     if any(each.batch != batch for each in reports):
         raise RelationalError(f"tasks of different attempts have reported for {batch}")
-    merge_batch(target, batch, _stages(reports), sum(each.staged.deletes for each in reports))
+    merge_batch(target, batch, [each.staged for each in reports])
