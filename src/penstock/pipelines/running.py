@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipelines.bad_records import STOPPED
 from penstock.pipelines.running_frames import Frames
@@ -27,7 +27,7 @@ from penstock.pipelines.status import PipelineStatus, State, write_status
 
 POLL_S = 0.25
 WRITE_EVERY_S = 1.0
-STOP_S_MAX = 30.0
+STOP_S_MAX = 30
 ERROR_CHARACTERS_MAX = 1000
 
 Show = Callable[[PipelineStatus], None]

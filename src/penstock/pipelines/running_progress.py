@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipelines.running_sinks import PlannedQuery
 from penstock.pipelines.specification import Pipeline, TopicSource

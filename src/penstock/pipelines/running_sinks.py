@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.pipelines.bad_records import dead_columns, dead_letters
 from penstock.pipelines.formats import encoded, need_columns
@@ -60,7 +60,7 @@ def sink_query(frames: Frames, sink: Sink) -> PlannedQuery:
     rows = frames.tables[sink.input]
     if not rows.isStreaming:
         raise ValueError(
-            f"no stream leads to it: {sink.input} is made of lookup tables alone, and would never change. Read one as a "
+            f"no stream leads to it: {sink.input} is made of lookup tables alone. Read one as a "
             "stream (a topic, files, or a table with follow or changes)"
         )
     if isinstance(sink, ParquetSink):
