@@ -1,7 +1,7 @@
 """Two programs for the tests of `pipeline up`: the service itself, and a stand-in for what it starts.
 
-The stand-in for `penstock pipeline run` and `check` does what the comments of a pipeline's file say: `# fails` ends with
-an error, `# refused` does not pass the check, `# finishes` ends well; any other runs until it is asked to stop.
+The stand-in for `penstock pipeline run` and `check` does what comments in a pipeline's file say: `# fails` ends with an
+error, `# refused` does not pass the check, `# finishes` ends well; any other runs until it is asked to stop.
 """
 
 from __future__ import annotations

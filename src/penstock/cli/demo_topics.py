@@ -94,7 +94,10 @@ class Results:
 
 def _reason(message: Message) -> str:
     """Why a record could not be read, as its headers say, and how it begins."""
-    headers = dict(message.headers() or [])
-    told = next((str(value, "utf-8", "replace") for name, value in headers.items() if "reason" in name and value), "")
+    told = next((_text(value) for name, value in dict(message.headers() or []).items() if "reason" in name), "")
     begins = (message.value() or b"")[:40].decode(errors="replace")
     return f"{told}: {begins}…" if told else f"{begins}…"
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""
