@@ -160,7 +160,7 @@ class FolderService:
                 problem = f"the check did not end within {CHECK_S_MAX:g} s"
             else:
                 check.process.close()
-                problem = None if code == 0 else check.process.why()
+                problem = None if code == 0 else _mistakes(check.process, str(self._folder / file))
             self._perform(self._service.checked(file, check.digest, problem, now_s), now_s)
 
     # What is done
@@ -214,6 +214,12 @@ class FolderService:
             process.stop()
         for process in left:
             process.end(END_S_MAX)
+
+
+def _mistakes(check: OwnedProcess, file: str) -> str:
+    """What a check said about the file: each mistake is a line that begins with it."""
+    told = [line.removeprefix(file).lstrip(":") for line in check.last_errors if line.startswith(file)]
+    return "; ".join(line.strip() for line in told if " note: " not in line) or check.why()
 
 
 def _reading(path: Path, digest: str) -> Reading:

@@ -76,8 +76,9 @@ def errors(status: PipelineStatus) -> list[str]:
     """What went wrong last, of the whole and of single queries."""
     found = [status.last_error] if status.last_error else []
     for query in status.queries:
-        if query.last_error and query.last_error not in found:
-            found.append(f"{query.name}: {query.last_error}")
+        told = f"{query.name}: {query.last_error}"
+        if query.last_error and query.last_error not in found and told not in found:
+            found.append(told)
     return found
 
 
