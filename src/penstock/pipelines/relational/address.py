@@ -35,7 +35,7 @@ SETTINGS = {
     "sqlite": ("timeout",),
 }
 _AUTHORITY = re.compile(
-    r"(?:(?P<user>[^:@]*)(?::(?P<password>[^@]*))?@)?(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>.*))?"
+    r"(?:(?P<user>[^:@]*)(?::(?P<password>[^@]*))?@)?(?P<host>\[[^\]]*\]|[^:@\[\]]*)(?::(?P<port>.*))?"
 )
 _PORT_MAX = 65_535
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
