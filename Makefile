@@ -1,4 +1,4 @@
-# Two commands: `make run` and `make test`. Both set everything up first; set-up is cached by stamps in .venv.
+# Three commands: `make run`, `make test` and `make demo`. All set everything up first; set-up is cached by stamps in .venv.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv

@@ -42,6 +42,7 @@ READY = "penstock ready "
 START_S_MAX = 60.0
 PIPELINE_S_MAX = 240.0
 STOP_S_MAX = 60.0
+STARTS_MAX = 4
 STEP_S = 0.5
 LINE_S = 5.0
 ROWS_SHOWN = 8
@@ -162,9 +163,26 @@ class _Pipeline:
 
     def __init__(self, file: Path, bootstrap: str) -> None:
         self.status: PipelineStatus | None = None
+        self._starts_left = STARTS_MAX
         cores = min(4, os.cpu_count() or 1)
-        command = [*PROGRAM, "pipeline", "run", str(file), "--json", "--master", f"local[{cores}]"]
-        self.process = OwnedProcess(command, on_output=self._told, environment={"PENSTOCK_BOOTSTRAP": bootstrap})
+        self._command = [*PROGRAM, "pipeline", "run", str(file), "--json", "--master", f"local[{cores}]"]
+        self._environment = {"PENSTOCK_BOOTSTRAP": bootstrap}
+        self.process = self._start()
+
+    def _start(self) -> OwnedProcess:
+        self._starts_left -= 1
+        return OwnedProcess(self._command, on_output=self._told, environment=self._environment)
+
+    def keep_running(self) -> None:
+        """If it has ended, start it again: it goes on where it was. Spark may be too slow on a busy machine at first."""
+        if self.process.poll() is None:
+            return
+        self.process.close()
+        if not self._starts_left:
+            raise Failure(f"the pipeline has ended: {self.process.why()}")
+        note(f"the pipeline has ended ({self.process.why()}) and starts again")
+        self.status = None
+        self.process = self._start()
 
     def _told(self, text: str) -> None:
         try:
@@ -216,11 +234,9 @@ def _show(shown: _Shown, asked: threading.Event, seconds: float | None) -> None:
     with _screen(shown, ends) as draw:
         while not asked.is_set():
             status, now_s = shown.pipeline.status, time.monotonic()
-            if shown.pipeline.process.poll() is not None:
-                shown.pipeline.process.close()
-                raise Failure(f"the pipeline has ended: {shown.pipeline.process.why()}")
+            shown.pipeline.keep_running()
             if end_at_s is None and seconds is not None and status is not None and status.state is State.RUNNING:
-                end_at_s = now_s + seconds
+                end_at_s = now_s + seconds  # counted from the first time it runs
             if status is None and now_s - started_s > PIPELINE_S_MAX:
                 raise Failure(f"the pipeline was not ready after {PIPELINE_S_MAX:g} s")
             if end_at_s is not None and now_s > end_at_s:
