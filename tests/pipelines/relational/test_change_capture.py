@@ -25,7 +25,8 @@ LIMIT = ReadMaxRows(100_000)
 @pytest.fixture
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SourceDatabase]:
     database = new_source_database("postgresql", request, tmp_path)
-    database.run("CREATE TABLE items (id int PRIMARY KEY, name text, price numeric(10,2), photo bytea, added timestamptz)")
+    columns = "id int PRIMARY KEY, name text, price numeric(10,2), photo bytea, added timestamptz"
+    database.run(f"CREATE TABLE items ({columns})")
     database.run("CREATE TABLE others (id int PRIMARY KEY)")
     database.run("CREATE PUBLICATION shop FOR TABLE items, others")
     yield database
@@ -208,8 +209,8 @@ def test_messages_of_a_real_server_are_decoded(shop: SourceDatabase) -> None:
     shop.run("SELECT pg_create_logical_replication_slot('raw_' || current_database(), 'pgoutput')")
     shop.run("INSERT INTO others VALUES (1, 'good')")
     rows = shop.run(
-        "SELECT data FROM pg_logical_slot_peek_binary_changes('raw_' || current_database(), NULL, NULL, 'proto_version', "
-        "'1', 'publication_names', 'shop')"
+        "SELECT data FROM pg_logical_slot_peek_binary_changes('raw_' || current_database(), NULL, NULL, "
+        "'proto_version', '1', 'publication_names', 'shop')"
     )
     messages = [decode(data) for (data,) in rows]
     assert [type(each).__name__ for each in messages] == ["Begin", "Type", "Relation", "Insert", "Commit"]
@@ -221,7 +222,7 @@ def test_messages_of_a_real_server_are_decoded(shop: SourceDatabase) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("DROP PUBLICATION shop", "has no publication 'shop': CREATE PUBLICATION \"shop\" FOR TABLE \"items\""),
+        ("DROP PUBLICATION shop", 'has no publication \'shop\': CREATE PUBLICATION "shop" FOR TABLE "items"'),
         ("ALTER PUBLICATION shop DROP TABLE items", "does not have the table public.items: ALTER PUBLICATION"),
         ("ALTER TABLE items REPLICA IDENTITY NOTHING", "replica identity nothing.*REPLICA IDENTITY DEFAULT"),
         ("ALTER TABLE items DROP CONSTRAINT items_pkey", "no primary key.*ADD PRIMARY KEY"),
@@ -236,12 +237,12 @@ def test_what_is_missing_is_said_at_the_start(shop: SourceDatabase, statement: s
 def test_a_slot_that_was_dropped(shop: SourceDatabase) -> None:
     reader, start = started(shop)
     shop.run("SELECT pg_drop_replication_slot(?)", (options(shop)["slot"],))
-    with pytest.raises(RelationalError, match="does not exist any more.*remove the query's checkpoint"):
+    with pytest.raises(RelationalError, match=r"does not exist any more.*remove the query's checkpoint"):
         reader.latestOffset(start, LIMIT)
     assert slot_status(shop.table_url(), options(shop)["slot"]) is None
 
 
 def test_a_slot_of_another_plugin(shop: SourceDatabase) -> None:
     shop.run("SELECT pg_create_logical_replication_slot(?, 'test_decoding')", (options(shop)["slot"],))
-    with pytest.raises(RelationalError, match="option slot: .* belongs to test_decoding"):
+    with pytest.raises(RelationalError, match=r"option slot: .* belongs to test_decoding"):
         new_reader(shop).initialOffset()

@@ -1,7 +1,7 @@
 """A query over a table is killed, with all its processes, at labelled moments, while others write; then compared.
 
-The sink takes each batch once, as ours do. Of a growing column every row that was inserted must have come exactly once; of
-change capture the changes, applied by key in the order in which they came, must give the table as it is.
+The sink takes each batch once, as ours do. Of a growing column every row that was inserted must have come exactly
+once; of change capture the changes, applied by key in the order in which they came, must give the table as it is.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ from .source_tables import KINDS, SourceDatabase, new_source_database
 
 RUN_S_MAX = 180.0
 pytestmark = pytest.mark.spark
+LABEL_SETS = [
+    pytest.param((READING, AFTER_SINK), id="some"),
+    pytest.param((PLANNED, READING, BEFORE_SINK, AFTER_SINK, READING, PLANNED), id="all", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture
@@ -36,7 +40,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SourceD
     found.run(f"CREATE TABLE items (id INTEGER PRIMARY KEY, version INTEGER, at {found.time_type})")
     yield found
     if found.kind == "postgresql":
-        found.run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+        slots = "pg_replication_slots WHERE database = current_database()"
+        found.run(f"SELECT pg_drop_replication_slot(slot_name) FROM {slots}")
     found.close()
 
 
@@ -92,35 +97,39 @@ def now(database: SourceDatabase) -> Any:
     return found if database.kind == "postgresql" else found.replace(tzinfo=None)
 
 
+@pytest.mark.parametrize("labels", LABEL_SETS)
 @pytest.mark.parametrize("database", KINDS, indirect=True)
-def test_a_growing_column_over_kills(database: SourceDatabase, tmp_path: Path) -> None:
-    query = Query(
-        tmp_path, {"url": database.table_url(), "mode": "growing", "column": "at", "overlap": "1h", "rowsPerBatch": "300"}
-    )
-    for turn, label in enumerate([READING, AFTER_SINK, PLANNED, BEFORE_SINK]):
+def test_a_growing_column_over_kills(database: SourceDatabase, tmp_path: Path, labels: tuple[str, ...]) -> None:
+    given = {"url": database.table_url(), "mode": "growing", "column": "at", "overlap": "1h", "rowsPerBatch": "300"}
+    query = Query(tmp_path, given)
+    for turn, label in enumerate(labels):
         database.insert([(turn * 1000 + number, 0, now(database)) for number in range(400)])
         query.killed_at(label)
-    database.insert([(9999, 0, now(database))])
-    query.runs()
+        database.insert([(turn * 1000 + 500, 0, now(database))])
+        query.runs()
     wanted = Counter(row[0] for row in database.run("SELECT id FROM items"))
     assert Counter(row["id"] for row in query.rows()) == wanted
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("labels", LABEL_SETS)
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_change_capture_over_kills(database: SourceDatabase, tmp_path: Path) -> None:
+def test_change_capture_over_kills(database: SourceDatabase, tmp_path: Path, labels: tuple[str, ...]) -> None:
     database.run("CREATE PUBLICATION shop FOR TABLE items")
     slot = f"s_{database.url.rpartition('/')[2]}"
-    options = {"url": database.table_url(), "mode": "changes", "slot": slot, "publication": "shop", "rowsPerBatch": "50"}
-    query = Query(tmp_path, options)
+    given = {"url": database.table_url(), "mode": "changes", "slot": slot, "publication": "shop", "rowsPerBatch": "50"}
+    query = Query(tmp_path, given)
     database.insert([(number, 0, now(database)) for number in range(500)])
-    for turn, label in enumerate([READING, AFTER_SINK, PLANNED, BEFORE_SINK, READING, AFTER_SINK]):
+    for turn, label in enumerate(labels):
         query.killed_at(label)
         first = 1000 + turn * 100
         database.insert([(number, 0, now(database)) for number in range(first, first + 90)])
         database.run("UPDATE items SET version = version + 1 WHERE id % 7 = ?", (turn,))
         database.run("DELETE FROM items WHERE id % 50 = ?", (turn,))
         database.run("UPDATE items SET id = id + 100000 WHERE id = ?", (first + 20,))
+        if turn:
+            query.runs()
+            database.run("UPDATE items SET version = version + 1 WHERE id % 3 = ?", (turn % 3,))
     query.runs()
     assert applied(query.rows()) == {row[0]: row[1] for row in database.run("SELECT id, version FROM items")}
     changes = Counter((row["lsn"], row["sequence"]) for row in query.rows() if row["op"] != "read")

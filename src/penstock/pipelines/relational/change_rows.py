@@ -3,9 +3,9 @@
 A batch reads the transactions whose commit record begins in [start, end). Both are ends of records in the write-ahead
 log, so the same two numbers always choose the same transactions, whenever they are read again.
 
-The first rows come from a snapshot, which was taken after the slot began to collect. Transactions that the snapshot has
-seen are therefore collected, too; `Snapshot.has` recognises them by their number, as PostgreSQL itself does, and they are
-left out.
+The first rows come from a snapshot, which was taken after the slot began to collect. Transactions that the snapshot
+has seen are therefore collected, too; `Snapshot.has` recognises them by their number, as PostgreSQL itself does, and
+they are left out.
 
 *An update that changes the primary key* is two changes, a delete of the old key and an insert of the new one: whoever
 keeps rows by key, as a compacted topic does, would keep the old one for ever otherwise.

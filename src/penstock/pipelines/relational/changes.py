@@ -1,13 +1,14 @@
 """Change capture from PostgreSQL as a stream: `mode=changes`.
 
 The slot is made first and collects from then on; then the table is read in a snapshot, as rows with op `read`; then
-changes come, transaction by transaction, in the order of their commits. Between two offsets lie exactly the transactions
-whose commits lie between two places of the log, so a batch that is run again after a crash reads the same changes. The
-slot is moved on only to where a batch has ended that Spark has committed; until then the server keeps everything.
+changes come, transaction by transaction, in the order of their commits. Between two offsets lie exactly the
+transactions whose commits lie between two places of the log, so a batch that is run again after a crash reads the
+same changes. The slot is moved on only to where a batch has ended that Spark has committed; until then the server
+keeps everything.
 
-An offset is {"lsn": "0/15E2A08", "snapshot": …}: `wanted` before the snapshot was read; then what the snapshot has seen,
-until the log is past it (see `change_rows`). After a crash within the snapshot another, later one is read; what was
-changed between the two comes again as changes, which does no harm to whoever applies them by key.
+An offset is {"lsn": "0/15E2A08", "snapshot": …}: `wanted` before the snapshot was read; then what the snapshot has
+seen, until the log is past it (see `change_rows`). After a crash within the snapshot another, later one is read; what
+was changed between the two comes again as changes, which does no harm to whoever applies them by key.
 """
 
 from __future__ import annotations

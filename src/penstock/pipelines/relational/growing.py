@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -158,8 +159,8 @@ class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         if Select(("1",), (Condition(f"{column.expression(session)} IS NULL"),), "LIMIT 1").run(session):
             raise RelationalError(
-                f"{session.address}: there are rows without a value (or, in SQLite, without a time that it understands) "
-                f"in {column.name}, which would never be read: fill them, or leave them out with the option nulls=skip"
+                f"{session.address}: there are rows without a value (or, in SQLite, without a time it understands) in "
+                f"{column.name}, which would never be read: fill them, or leave them out with the option nulls=skip"
             )
 
     # ── a planned batch ──────────────────────────────────────────────────────────────────────────────────────────
@@ -184,7 +185,7 @@ class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         cuts = even_cuts(column.position(low), column.position(high), self._options.partitions or STREAM_PARTITIONS)
         edges = [whole.above, *cuts, whole.up_to]
-        return [Interval(above, up_to) for above, up_to in zip(edges, edges[1:], strict=False) if above != up_to]
+        return [Interval(above, up_to) for above, up_to in pairwise(edges) if above != up_to]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, WholePartition | WindowPartition)

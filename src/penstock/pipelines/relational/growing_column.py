@@ -1,7 +1,7 @@
 """The column that grows: what is compared in the database, and what its values are here.
 
-A column of numbers, of moments (with a zone) or of local times (without). SQLite keeps times as text in several forms that
-do not sort alike, so there its own function brings them into one, to the millisecond; all comparisons use that.
+A column of numbers, of moments (with a zone) or of local times (without). SQLite keeps times as text in several forms
+that do not sort alike, so there its own function brings them into one, to the millisecond; all comparisons use that.
 
 Times are followed up to the database's clock: a row dated ahead waits until its time has come. Otherwise one wrong
 date would move the position into the future, and all rows until then would be behind it. A local time may be meant in

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 
@@ -28,7 +29,7 @@ def ranges_between(cuts: Iterable[Any]) -> list[KeyRange]:
         if not different or cut != different[-1]:
             different.append(cut)
     edges = [None, *different, None]
-    return [KeyRange(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+    return [KeyRange(low, high) for low, high in pairwise(edges)]
 
 
 def even_cuts(low: Any, high: Any, parts: int) -> list[Any]:

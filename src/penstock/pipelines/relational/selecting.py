@@ -1,6 +1,7 @@
 """Reading rows with bounded memory: the statement is put together here, its rows come a few thousand at a time.
 
-PostgreSQL and MySQL keep the result at the server (a named cursor, an unbuffered one); SQLite computes row by row anyway.
+PostgreSQL and MySQL keep the result at the server (a named cursor, an unbuffered one); SQLite computes row by row
+anyway.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A snapshot of PostgreSQL that the tasks of a batch share while one connection holds it.
 
-The planner's process holds it; a task takes it over by its name at the beginning of its own transaction. It ends with the
-connection, so a query that was killed leaves nothing behind.
+The planner's process holds it; a task takes it over by its name at the beginning of its own transaction. It ends with
+the connection, so a query that was killed leaves nothing behind.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A replication slot of PostgreSQL, used with SQL: what is checked before, how far there are changes, and moving it on.
 
-A slot keeps the write-ahead log from its position on, so that changes can be read again until the slot is moved on. That
-costs disk space at the server for as long as nobody reads: `slot_status` says how much.
+A slot keeps the write-ahead log from its position on, so that changes can be read again until the slot is moved on.
+That costs disk space at the server for as long as nobody reads: `slot_status` says how much.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def require_slot(session: Session, name: str, position: int) -> SlotStatus:
     if found.confirmed_lsn > position:
         raise RelationalError(
             f"the replication slot {name} of {session.address.database_shown} stands at "
-            f"{lsn_as_text(found.confirmed_lsn)}, past {lsn_as_text(position)} where this query is: somebody else reads "
-            f"from it, or the checkpoint is an old one. Every query needs a slot of its own. {_begin_anew(name)}"
+            f"{lsn_as_text(found.confirmed_lsn)}, past {lsn_as_text(position)} where this query is: somebody else "
+            f"reads from it, or the checkpoint is an old one. Every query needs a slot of its own. {_begin_anew(name)}"
         )
     return found
 
@@ -125,11 +125,10 @@ def check_ready(session: Session, publication: str) -> tuple[str, str]:
     schema, name, identity = _table(session)
     _check_publication(session, publication, schema, name)
     if identity in ("n", "i"):
-        what = "nothing" if identity == "n" else "an index"
+        what, table = "nothing" if identity == "n" else "an index", session.table.replace("%%", "%")
         raise RelationalError(
-            f"{session.address} has replica identity {what}, so the log does not say by primary key which row was changed "
-            f"or deleted: ALTER TABLE {session.table.replace('%%', '%')} REPLICA IDENTITY DEFAULT (or FULL, to see whole "
-            "rows as they were before)"
+            f"{session.address} has replica identity {what}, so the log does not say by primary key which row was "
+            f"changed or deleted: ALTER TABLE {table} REPLICA IDENTITY DEFAULT (or FULL, to see rows as they were before)"
         )
     return schema, name
 
@@ -137,8 +136,8 @@ def check_ready(session: Session, publication: str) -> tuple[str, str]:
 def _table(session: Session) -> tuple[str, str, str]:
     name = session.table.replace("%%", "%")
     statement = (
-        "SELECT n.nspname, c.relname, c.relreplident::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE c.oid = to_regclass(%s)"
+        "SELECT n.nspname, c.relname, c.relreplident::text FROM pg_class c JOIN pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"
     )
     session.shape()  # says so if there is none
     schema, table, identity = session.run(statement, (name,))[0]
@@ -157,8 +156,8 @@ def _check_publication(session: Session, publication: str, schema: str, name: st
     if not session.run(statement, (publication, schema, name)):
         raise TableOptionError(
             "publication",
-            f"{publication} does not have the table {schema}.{name}: ALTER PUBLICATION {_quoted(publication)} ADD TABLE "
-            f"{table} (for a partitioned table also: SET (publish_via_partition_root = true))",
+            f"{publication} does not have the table {schema}.{name}: ALTER PUBLICATION {_quoted(publication)} ADD "
+            f"TABLE {table} (for a partitioned table also: SET (publish_via_partition_root = true))",
         )
 
 
@@ -212,8 +211,8 @@ def flushed_lsn(session: Session) -> int:
 def mark_the_end(session: Session) -> int | None:
     """The end of the log as it is now, which is the end of a record: of one that is written for it.
 
-    Others' ends may be in the middle of a record. Everything before it has been flushed, so it can be read; None if that
-    takes too long.
+    Others' ends may be in the middle of a record. Everything before it has been flushed, so it can be read; None if
+    that takes too long.
     """
     end = lsn_from_text(session.run("SELECT pg_logical_emit_message(false, 'penstock', '')::text")[0][0])
     until_s = time.monotonic() + FLUSH_S_MAX
