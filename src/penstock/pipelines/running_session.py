@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
 from pyspark.sql import SparkSession
 
 import penstock
@@ -60,7 +59,3 @@ def prepare_workers(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([*(each for each in places if each not in known), *filter(None, known)])
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-
-
-def spark_version() -> str:
-    return str(pyspark.__version__)

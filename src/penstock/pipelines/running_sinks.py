@@ -10,6 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.pipelines.bad_records import dead_columns, dead_letters
 from penstock.pipelines.formats import encoded, need_columns
+from penstock.pipelines.named_writes import NamedWrites
 from penstock.pipelines.parquet_folder import ParquetFolder
 from penstock.pipelines.running_frames import TABLES, TOPICS, Frames, client_options
 from penstock.pipelines.specification import (
@@ -70,8 +71,12 @@ def sink_query(frames: Frames, sink: Sink) -> PlannedQuery:
         records = encoded(rows, sink)
         return _topic_query(frames.pipeline, sink, records, output)
     need_columns(rows, (*sink.keys, *filter(None, (sink.delete_when,))))
-    writer = rows.writeStream.format(TABLES).options(**_table_options(frames.pipeline, sink))
-    return PlannedQuery(sink.name, "sink", sink.shown, rows, writer.outputMode(output.value), output)
+    name, options = query_name(frames.pipeline, sink.name), _table_options(sink)
+    if output is OutputMode.APPEND:
+        writer = rows.writeStream.format(TABLES).options(**options, queryName=name).outputMode("append")
+    else:
+        writer = rows.writeStream.foreachBatch(NamedWrites(TABLES, options, name).write).outputMode(output.value)
+    return PlannedQuery(sink.name, "sink", sink.shown, rows, writer, output)
 
 
 def _topic_query(pipeline: Pipeline, sink: TopicSink, records: DataFrame, output: OutputMode) -> PlannedQuery:
@@ -79,13 +84,17 @@ def _topic_query(pipeline: Pipeline, sink: TopicSink, records: DataFrame, output
     asked = pipeline.guarantee_of(sink)
     if asked is not None:
         options["delivery"] = DELIVERY[asked]
-    writer = records.writeStream.format(TOPICS).options(**options).outputMode(output.value)
+    if output is OutputMode.APPEND:
+        writer = records.writeStream.format(TOPICS).options(**options).outputMode("append")
+    else:
+        is_named = asked is not Guarantee.AT_LEAST_ONCE
+        writes = NamedWrites(TOPICS, options, query_name(pipeline, sink.name), is_named)
+        writer = records.writeStream.foreachBatch(writes.write).outputMode(output.value)
     return PlannedQuery(sink.name, "sink", f"topic {sink.topic}", records, writer, output)
 
 
-def _table_options(pipeline: Pipeline, sink: TableSink) -> dict[str, str]:
+def _table_options(sink: TableSink) -> dict[str, str]:
     options = {**sink.options, "url": sink.address, "mode": sink.mode, "create": str(sink.create).lower()}
-    options["queryName"] = query_name(pipeline, sink.name)
     if sink.keys:
         options["keys"] = ",".join(sink.keys)
     if sink.delete_when:
