@@ -109,7 +109,8 @@ def test_types_of_postgresql(spark: Any, database: SourceDatabase) -> None:
     )
     database.run(
         "INSERT INTO items VALUES (1, -2, 1.5, 2.25, 12.34, true, '\\x00ff', '2026-01-31', "
-        "'2026-01-31 10:00:00.123456', '2026-01-31 10:00:00+02', '0b9c0c4e-2c73-4b5e-8a45-0d2c1f0a0001', '{\"a\": [1, 2]}', '{1,NULL,3}', "
+        "'2026-01-31 10:00:00.123456', '2026-01-31 10:00:00+02', "
+        "'0b9c0c4e-2c73-4b5e-8a45-0d2c1f0a0001', '{\"a\": [1, 2]}', '{1,NULL,3}', "
         "'{x,y}', '1 day 02:00', 1.5, '10:00')"
     )
     database.run("INSERT INTO items (id) VALUES (2)")

@@ -128,7 +128,7 @@ def check_ready(session: Session, publication: str) -> tuple[str, str]:
         what, table = "nothing" if identity == "n" else "an index", session.table.replace("%%", "%")
         raise RelationalError(
             f"{session.address} has replica identity {what}, so the log does not say by primary key which row was "
-            f"changed or deleted: ALTER TABLE {table} REPLICA IDENTITY DEFAULT (or FULL, to see rows as they were before)"
+            f"changed or deleted: ALTER TABLE {table} REPLICA IDENTITY DEFAULT (or FULL, to see rows as they were)"
         )
     return schema, name
 
