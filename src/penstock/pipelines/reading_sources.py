@@ -163,7 +163,8 @@ def _stream_options(node: Node, keys: tuple[str, ...]) -> dict[str, str]:
     for key in keys:
         value = node.take(key)
         if value is not None:
-            options[_SPELLED.get(key, key)] = interval_of(value) if key == "overlap" else value.as_text()
+            is_time = key == "overlap" and not (value.text or "").strip().isdecimal()  # of a column of numbers
+            options[_SPELLED.get(key, key)] = interval_of(value) if is_time else value.as_text()
     node.finish(keys)
     return options
 
