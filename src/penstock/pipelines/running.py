@@ -28,6 +28,12 @@ from penstock.pipelines.status import PipelineStatus, State, write_status
 POLL_S = 0.25
 WRITE_EVERY_S = 1.0
 STOP_S_MAX = 30
+READY_S_MAX = 60.0
+INITIALIZING = "Initializing sources"
+SOURCES_S_MAX = 30.0
+START_POLL_S = 0.05
+#: What Spark says of a query whose sources are not there yet.
+INITIALIZING = ("Initializing StreamExecution", "Initializing sources")
 ERROR_CHARACTERS_MAX = 1000
 
 Show = Callable[[PipelineStatus], None]
@@ -60,6 +66,7 @@ class Run:
             for planned in planned_queries(frames):
                 query = self._start(planned, once)
                 started.append(query)
+                self._until_it_reads(query)
                 self._progress.append(QueryProgress(planned, query, self.pipeline))
             failed = self._watch(started, show)
         except Exception as error:
@@ -82,7 +89,20 @@ class Run:
             writer = writer.trigger(availableNow=True)
         elif self.pipeline.trigger is not None:
             writer = writer.trigger(processingTime=self.pipeline.trigger)
-        return writer.start()
+        query = writer.start()
+        _wait_until_ready(query)
+        return query
+
+    def _until_it_reads(self, query: StreamingQuery) -> None:
+        """Waits until its sources are there, so that queries start one after the other.
+
+        Spark gives the Python process of each source ten seconds to come up, which are too short on a busy machine when
+        all of them start at once.
+        """
+        deadline_s = time.monotonic() + SOURCES_S_MAX
+        while query.isActive and query.status["message"] in INITIALIZING and time.monotonic() < deadline_s:
+            if self._stopping.wait(START_POLL_S):
+                return
 
     def _watch(self, queries: list[StreamingQuery], show: Show) -> str | None:
         """Until all have ended or somebody stops; what failed, if something did."""
@@ -113,6 +133,13 @@ class Run:
         self._status = replace(changed, last_error=error or self._status.last_error)
         write_status(self.state_folder, self._status)
         show(self._status)
+
+
+def _wait_until_ready(query: StreamingQuery) -> None:
+    """Queries begin one after the other: each starts Python workers, which must come up within a few seconds."""
+    deadline_s = time.monotonic() + READY_S_MAX
+    while query.isActive and query.status["message"] == INITIALIZING and time.monotonic() < deadline_s:
+        time.sleep(POLL_S)
 
 
 def explained(error: BaseException) -> str:
