@@ -15,6 +15,7 @@ from penstock.pipelines.relational.pgoutput import Relation, Type, decode
 from penstock.pipelines.relational.slot import slot_status
 from penstock.pipelines.relational.source_options import parse_source_options
 from penstock.pipelines.relational.table_source import source_schema
+from penstock.testing.database_servers import NoDatabaseServer, PostgreSQLServer
 
 from .source_tables import SourceDatabase, new_source_database
 
@@ -246,3 +247,16 @@ def test_a_slot_of_another_plugin(shop: SourceDatabase) -> None:
     shop.run("SELECT pg_create_logical_replication_slot(?, 'test_decoding')", (options(shop)["slot"],))
     with pytest.raises(RelationalError, match=r"option slot: .* belongs to test_decoding"):
         new_reader(shop).initialOffset()
+
+
+def test_a_server_that_does_not_log_enough() -> None:
+    try:
+        server = PostgreSQLServer({"wal_level": "replica"})
+    except NoDatabaseServer as missing:
+        pytest.skip(f"NOT TESTED WITH POSTGRESQL: {missing}")
+    with server:
+        database = SourceDatabase("postgresql", server.new_database())
+        database.run("CREATE TABLE items (id int PRIMARY KEY)")
+        with pytest.raises(RelationalError, match="has wal_level = replica.*ALTER SYSTEM SET wal_level = 'logical'"):
+            new_reader(database).initialOffset()
+        database.close()
