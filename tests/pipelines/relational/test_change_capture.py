@@ -257,6 +257,6 @@ def test_a_server_that_does_not_log_enough() -> None:
     with server:
         database = SourceDatabase("postgresql", server.new_database())
         database.run("CREATE TABLE items (id int PRIMARY KEY)")
-        with pytest.raises(RelationalError, match="has wal_level = replica.*ALTER SYSTEM SET wal_level = 'logical'"):
+        with pytest.raises(RelationalError, match=r"has wal_level = replica.*ALTER SYSTEM SET wal_level = 'logical'"):
             new_reader(database).initialOffset()
         database.close()
