@@ -37,7 +37,7 @@ class ParquetFolder:
         prefix = f"{self.name}-{query_id}-{batch_id:010}-"
         jvm: Any = spark._jvm
         paths = jvm.org.apache.hadoop.fs.Path
-        files = paths(self.path).getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        files = paths(self.path).getFileSystem(spark._jsc.hadoopConfiguration())
         staging = paths(f"{self.path}/{STAGING}/{self.name}-{query_id}")
         files.delete(staging, True)
         by = ([DATE] if self.date_column else []) + list(self.partition_by)

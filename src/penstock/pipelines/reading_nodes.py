@@ -221,7 +221,8 @@ def _from_yaml(node: yaml.Node, reader: Reader, key: str, depth: int) -> Node:
         return Node(reader, line, key, items=items)
     if node.tag == _NULL_TAG:
         return Node(reader, line, key)
-    begins = line + 1 if node.style in ("|", ">") else line
+    is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+    begins = line + 1 if is_block else line
     return Node(reader, begins, key, text=reader.fill_in(node.value, line, key), shown=node.value)
 
 

@@ -28,9 +28,7 @@ from penstock.pipelines.status import PipelineStatus, State, write_status
 POLL_S = 0.25
 WRITE_EVERY_S = 1.0
 STOP_S_MAX = 30
-READY_S_MAX = 60.0
-INITIALIZING = "Initializing sources"
-SOURCES_S_MAX = 30.0
+SOURCES_S_MAX = 60.0
 START_POLL_S = 0.05
 #: What Spark says of a query whose sources are not there yet.
 INITIALIZING = ("Initializing StreamExecution", "Initializing sources")
@@ -90,7 +88,6 @@ class Run:
         elif self.pipeline.trigger is not None:
             writer = writer.trigger(processingTime=self.pipeline.trigger)
         query = writer.start()
-        _wait_until_ready(query)
         return query
 
     def _until_it_reads(self, query: StreamingQuery) -> None:
@@ -133,13 +130,6 @@ class Run:
         self._status = replace(changed, last_error=error or self._status.last_error)
         write_status(self.state_folder, self._status)
         show(self._status)
-
-
-def _wait_until_ready(query: StreamingQuery) -> None:
-    """Queries begin one after the other: each starts Python workers, which must come up within a few seconds."""
-    deadline_s = time.monotonic() + READY_S_MAX
-    while query.isActive and query.status["message"] == INITIALIZING and time.monotonic() < deadline_s:
-        time.sleep(POLL_S)
 
 
 def explained(error: BaseException) -> str:

@@ -118,7 +118,8 @@ class Frames:
         reader: Any = self.spark.read if source.is_lookup else self.spark.readStream
         if source.format.kind is FormatKind.PARQUET:
             schema = self.spark.read.parquet(source.path).schema  # of what is there now; the stream keeps to it
-            return reader.format("parquet").schema(schema).options(**source.options).load(source.path)
+            rows: DataFrame = reader.format("parquet").schema(schema).options(**source.options).load(source.path)
+            return rows
         return self._without_bad(self._decoded_files(source), source).select(f"{DATA}.*")
 
     def _decoded_files(self, source: FileSource) -> DataFrame:

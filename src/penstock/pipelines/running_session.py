@@ -37,7 +37,9 @@ def make_session(
     chosen = master or wanted.get("spark.master") or DEFAULT_MASTER
     if not chosen.startswith("local") and "spark.driver.host" not in {**pipeline.spark, **(settings or {})}:
         del wanted["spark.driver.host"]  # executors elsewhere must find the driver
-    builder = SparkSession.builder.appName(f"penstock pipeline {pipeline.name}").master(chosen).config(map=wanted)
+    builder = SparkSession.builder.appName(f"penstock pipeline {pipeline.name}").master(chosen)
+    for setting, value in wanted.items():
+        builder = builder.config(setting, value)
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     session = builder.getOrCreate()
