@@ -174,7 +174,7 @@ class _Pipeline:
         return OwnedProcess(self._command, on_output=self._told, environment=self._environment)
 
     def keep_running(self) -> None:
-        """If it has ended, start it again: it goes on where it was. Spark may be too slow on a busy machine at first."""
+        """If it has ended, start it again: it goes on where it was. On a busy machine Spark may give up at first."""
         if self.process.poll() is None:
             return
         self.process.close()
