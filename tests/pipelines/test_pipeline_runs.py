@@ -68,7 +68,7 @@ def test_topic_to_topic_with_bad_records_beside(
     assert run_once(spark, pipeline, tmp_path).state is State.FINISHED
     assert settled_values(broker.bootstrap, target) == [f'{{"id":{n},"twice":2.0}}' for n in (1, 2, 3)]
     bad = [(each.value(), dict(each.headers())) for each in committed_messages(broker.bootstrap, dead)]
-    assert sorted(value or b"" for value, _ in bad) == [b"", b'{"id": "x"}', b"nope", b"{}"]
+    assert sorted(value or b"" for value, _ in bad) == [b"", b"nope", b'{"id": "x"}', b"{}"]
     told = {value: found for value, found in bad}
     assert told[b'{"id": "x"}']["trace"] == b"7"
     assert told[b'{"id": "x"}']["penstock.reason"] == b"id: bigint is wanted, and this is a text"
