@@ -104,7 +104,7 @@ def processes_with(word: str) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.skipif(check_java().status != OK, reason="NOT TESTED WITH SPARK: there is no Java 17")
-@pytest.mark.parametrize("seconds", [5, None])
+@pytest.mark.parametrize("seconds", [pytest.param(5, marks=pytest.mark.slow), None])
 def test_from_nothing_to_nothing(tmp_path: Path, seconds: int | None) -> None:
     """With --seconds it ends by itself; otherwise it is watched until results come out everywhere, and interrupted."""
     folder = tmp_path / "demo"

@@ -12,11 +12,7 @@ import pytest
 from penstock.pipelines.relational.address import TableAddress, parse_address
 from penstock.pipelines.relational.session import Session, open_session
 
-KINDS = [
-    pytest.param("postgresql", marks=pytest.mark.postgres),
-    pytest.param("mysql", marks=pytest.mark.mysql),
-    "sqlite",
-]
+from .database_kinds import KINDS
 
 
 class Shop:

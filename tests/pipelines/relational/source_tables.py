@@ -14,11 +14,6 @@ import pytest
 
 from penstock.pipelines.relational.address import parse_address
 
-KINDS = [
-    pytest.param("postgresql", marks=pytest.mark.postgres),
-    pytest.param("mysql", marks=pytest.mark.mysql),
-    "sqlite",
-]
 TIME_TYPES = {"postgresql": "timestamptz", "mysql": "timestamp(6) NULL", "sqlite": "TIMESTAMP"}
 TABLE = "items"
 

@@ -19,7 +19,8 @@ from penstock.pipelines.relational.source_options import parse_source_options
 from penstock.pipelines.relational.table_source import source_schema
 
 from .batch_files import into_files, rows_in
-from .source_tables import KINDS, SourceDatabase, new_source_database
+from .database_kinds import KINDS
+from .source_tables import SourceDatabase, new_source_database
 
 WAIT_S_MAX = 90.0
 POLL_S = 0.05

@@ -23,8 +23,9 @@ from tests.spark.conftest import PROJECT, WORKER_ENVIRONMENT
 from tests.spark.moments import Moments
 
 from .batch_files import rows_in
+from .database_kinds import KINDS_SLOW_BUT_FOR_ONE
 from .source_driver import AFTER_SINK, BEFORE_SINK, PLANNED, READING
-from .source_tables import KINDS, SourceDatabase, new_source_database
+from .source_tables import SourceDatabase, new_source_database
 
 RUN_S_MAX = 180.0
 pytestmark = pytest.mark.spark
@@ -98,7 +99,7 @@ def now(database: SourceDatabase) -> Any:
 
 
 @pytest.mark.parametrize("labels", LABEL_SETS)
-@pytest.mark.parametrize("database", KINDS, indirect=True)
+@pytest.mark.parametrize("database", KINDS_SLOW_BUT_FOR_ONE, indirect=True)
 def test_a_growing_column_over_kills(database: SourceDatabase, tmp_path: Path, labels: tuple[str, ...]) -> None:
     given = {"url": database.table_url(), "mode": "growing", "column": "at", "overlap": "1h", "rowsPerBatch": "300"}
     query = Query(tmp_path, given)

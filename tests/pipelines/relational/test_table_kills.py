@@ -17,6 +17,7 @@ import pytest
 from ...spark.conftest import PROJECT, WORKER_ENVIRONMENT
 from ...spark.moments import AFTER_COMMIT, BEFORE_COMMIT, FOLDER, LABELS, Moments
 from .conftest import Shop
+from .database_kinds import KINDS_SLOW_BUT_FOR_ONE
 from .table_moments import TablePlan
 
 pytestmark = pytest.mark.spark
@@ -85,6 +86,7 @@ def kill_drivers(site: Site, labels: tuple[str, ...]) -> None:
     assert site.shop.stages() == set()
 
 
+@pytest.mark.parametrize("shop", KINDS_SLOW_BUT_FOR_ONE, indirect=True)
 def test_drivers_die_around_the_commit(shop: Shop, tmp_path: Path) -> None:
     kill_drivers(Site(shop, tmp_path), (BEFORE_COMMIT, AFTER_COMMIT))
 

@@ -17,7 +17,8 @@ from penstock.pipelines.relational.snapshot import SnapshotReader
 from penstock.pipelines.relational.source_options import parse_source_options
 from penstock.pipelines.relational.table_source import source_schema
 
-from .source_tables import KINDS, SourceDatabase, new_source_database
+from .database_kinds import KINDS
+from .source_tables import SourceDatabase, new_source_database
 
 
 @pytest.fixture
