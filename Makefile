@@ -1,4 +1,4 @@
-# Two commands: `make run` and `make test`. Both set everything up first; set-up is cached by stamps in .venv.
+# Three commands: `make run`, `make test` and `make demo`. All set everything up first; set-up is cached by stamps in .venv.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ TYPES := $(wildcard src/penstock/*/_*.pxd)
 SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/base/compiled.py $(TYPES) $(TYPES:.pxd=.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all sim check format lint types imports docs bench clean
+.PHONY: help run demo test test-all sim check format lint types imports docs bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,6 +25,14 @@ $(VENV)/.dev: $(VENV)/.run scripts/install-test-tools
 
 run: $(VENV)/.run ## set up and start a single-node Penstock (ARGS="--port 9192" to pass options)
 	@exec $(BIN)/penstock up $(ARGS)
+
+$(VENV)/.demo: $(VENV)/.run scripts/install-java
+	@scripts/install-java
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[pipelines]'
+	@touch $@
+
+demo: $(VENV)/.demo ## set up and watch a cluster and a pipeline at work (ARGS="--seconds 60" ends it by itself)
+	@exec $(BIN)/penstock demo $(ARGS)
 
 test: $(VENV)/.dev ## set up and run the tests: the fast ones and a sample of each marked suite
 	@$(BIN)/python -m pytest -q $(ARGS)

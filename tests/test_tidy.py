@@ -26,6 +26,7 @@ TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {
     "penstock.cli.__main__",
+    "penstock.cli.owned",
     "penstock.cli.serve",
     "penstock.cli.serve_cluster",
     "penstock.cli.serve_keeper",

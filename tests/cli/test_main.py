@@ -289,6 +289,8 @@ def test_ctrl_c_ends_with_130(silent_server: socket.socket) -> None:
         ("penstock cluster re", ["reassign", "rebalance"]),
         ("penstock cluster reassign --th", ["--throttle"]),
         ("penstock group list --state Em", ["Empty"]),
+        ("penstock pipeline st", ["status"]),
+        ("penstock pipeline up --ma", ["--master"]),
     ],
 )
 def test_completion_knows_the_commands(words: str, shown: list[str]) -> None:

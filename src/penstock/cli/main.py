@@ -116,6 +116,18 @@ def _log() -> typer.Typer:
     return app
 
 
+def _pipeline() -> typer.Typer:
+    from penstock.cli.pipeline import app
+
+    return app
+
+
+def _demo() -> CommandFunction:
+    from penstock.cli.demo import demo
+
+    return demo
+
+
 def _doctor() -> CommandFunction:
     from penstock.cli.doctor import doctor
 
@@ -137,6 +149,8 @@ COMMANDS = (
     Command("acl", "Allow, deny and list what users may do.", _acl),
     Command("quota", "Set, list and remove limits on what clients use.", _quota),
     Command("log", "Look into the files of a data folder.", _log),
+    Command("pipeline", "Write, check, run and watch data pipelines on Spark.", _pipeline),
+    Command("demo", "Show a cluster and a pipeline at work, with nothing prepared.", _demo),
     Command("doctor", "Check this machine and say what to do.", _doctor),
 )
 

@@ -1,0 +1,216 @@
+"""What can be found wrong with a pipeline without running it, and its plan as text.
+
+Reading has looked at the text. Here brokers are asked for topics, databases for tables, and Spark for the SQL: the
+frames are built as they would run, and not started. What fails does not end the check; what depends on it is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.columnar.cluster import Cluster
+from penstock.columnar.commit_many import is_offered
+from penstock.columnar.errors import ColumnarError
+from penstock.columnar.settings import ClientSettings
+from penstock.pipelines.reading_nodes import Mistake, did_you_mean
+from penstock.pipelines.relational.failures import RelationalError
+from penstock.pipelines.running import explained
+from penstock.pipelines.running_frames import Frames
+from penstock.pipelines.running_sinks import PlannedQuery, bad_records_query, output_problem, sink_query
+from penstock.pipelines.specification import (
+    BadRecordsToTopic,
+    FileSource,
+    Guarantee,
+    OutputMode,
+    Pipeline,
+    PythonStep,
+    Sink,
+    Source,
+    SqlStep,
+    Step,
+    TableSource,
+    TopicSink,
+    TopicSource,
+)
+
+_PLACE = re.compile(r"line (\d+),? pos (\d+)")
+ASK_TIMEOUT_MS = "10000"
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a check found."""
+
+    mistakes: list[Mistake] = field(default_factory=list)
+    warnings: list[Mistake] = field(default_factory=list)
+    plan: str = ""
+
+    def wrong(self, key: str, text: str, line: int = 0) -> None:
+        self.mistakes.append(Mistake(line, key, text))
+
+
+def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> Findings:
+    """See the head of this file."""
+    findings = Findings()
+    _check_topics(pipeline, findings)
+    frames = Frames(spark, pipeline)
+    missing: set[str] = set()
+    for source in pipeline.sources.values():
+        if not _tried(findings, f"sources.{source.name}", lambda source=source: frames.add_source(source)):  # type: ignore[misc]
+            missing.add(source.name)
+    for step in pipeline.steps.values():
+        _check_step(frames, step, missing, findings)
+    queries = _check_sinks(frames, missing, findings)
+    findings.plan = draw_plan(pipeline, frames, queries)
+    return findings
+
+
+def _tried(findings: Findings, key: str, attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (PySparkException, RelationalError, ValueError) as error:
+        findings.wrong(key, _problem(error))
+        return False
+    return True
+
+
+def _problem(error: Exception) -> str:
+    """Spark's errors without their code and the plan behind them; ours as they are."""
+    if not isinstance(error, PySparkException):
+        return str(error)
+    text = explained(error) if "Traceback" in str(error) else str(error).partition("\n'")[0]
+    text = re.sub(r"^\[[A-Z_.]+\]\s*", "", text.partition("\n\n")[0])
+    return re.sub(r"\s*SQLSTATE: \w+", "", text.partition(";")[0]).strip()
+
+
+def _check_step(frames: Frames, step: Step, missing: set[str], findings: Findings) -> None:
+    if _needs(step, missing):
+        missing.add(step.name)
+        return
+    try:
+        frames.add_step(step)
+    except (PySparkException, ValueError) as error:
+        missing.add(step.name)
+        found = _PLACE.search(str(error)) if isinstance(step, SqlStep) else None
+        line = step.line + int(found[1]) - 1 if found and isinstance(step, SqlStep) and step.line else 0
+        where = f" (line {found[1]}, position {int(found[2]) + 1} of the SQL)" if found else ""
+        findings.wrong(f"steps.{step.name}", f"{_problem(error)}{where}", line)
+    except Exception as error:  # the user's own function
+        missing.add(step.name)
+        findings.wrong(f"steps.{step.name}", f"the function failed: {type(error).__name__}: {error}")
+
+
+def _needs(step: Step, missing: Iterable[str]) -> bool:
+    """Whether it uses something that could not be built: then what is wrong has been told already."""
+    if isinstance(step, PythonStep):
+        return any(name in missing for name in step.inputs)
+    return any(re.search(rf"\b{name}\b", step.sql) for name in missing)
+
+
+def _check_sinks(frames: Frames, missing: set[str], findings: Findings) -> list[PlannedQuery]:
+    queries: list[PlannedQuery] = []
+    for sink in frames.pipeline.sinks.values():
+        key = f"sinks.{sink.name}"
+        if sink.input in missing:
+            continue
+        if _tried(findings, key, lambda sink=sink: queries.append(sink_query(frames, sink))):  # type: ignore[misc]
+            _check_output(frames, queries[-1], key, sink, findings)
+    for source in frames.pipeline.sources.values():
+        if source.name not in missing and not isinstance(source, TableSource):
+            key = f"sources.{source.name}"
+            _tried(findings, key, lambda name=source.name: bad_records_query(frames, name))  # type: ignore[misc]
+    return queries
+
+
+def _check_output(frames: Frames, query: PlannedQuery, key: str, sink: Sink, findings: Findings) -> None:
+    rows = frames.tables[sink.input]
+    problem = output_problem(frames.spark, rows, query.output)
+    if problem is not None:
+        hint = "give the source a watermark and group by window(…) itself, or use a sink that takes output: update"
+        findings.wrong(key, f"{_without_code(problem)} ({hint})")
+    elif query.output is OutputMode.UPDATE and sink.output is None:
+        text = "rows change while they are counted, so each batch writes those that changed (output: update)"
+        findings.warnings.append(Mistake(0, key, f"{text}; with a watermark and group by window(…) they come once"))
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"^\[[A-Z_.]+\]\s*", "", text)
+
+
+# ── topics and guarantees ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_topics(pipeline: Pipeline, findings: Findings) -> None:
+    wanted = _topics_of(pipeline)
+    if not wanted:
+        return
+    settings = {"default.api.timeout.ms": ASK_TIMEOUT_MS, **pipeline.client, "bootstrap.servers": pipeline.brokers}
+    try:
+        with Cluster(ClientSettings.parse(settings)) as cluster:
+            there = cluster.topics()
+            commits_many = is_offered(cluster.any())
+    except (ColumnarError, OSError, ValueError) as error:
+        findings.wrong("brokers", f"{pipeline.brokers}: {error}")
+        return
+    for key, topic in wanted:
+        if topic not in there:
+            hint = did_you_mean(topic, list(there)) or f"; make it with 'penstock topic create {topic}'"
+            findings.wrong(key, f"the topic {topic} does not exist{hint}")
+    for sink in pipeline.sinks.values():
+        asked = pipeline.guarantee_of(sink)
+        if isinstance(sink, TopicSink) and asked is Guarantee.EXACTLY_ONCE and not commits_many:
+            text = "exactly once is asked for, and these brokers can only be written to at least once"
+            findings.wrong(f"sinks.{sink.name}.guarantee", f"{text}: use Penstock brokers, or ask for at least once")
+
+
+def _topics_of(pipeline: Pipeline) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for source in pipeline.sources.values():
+        if isinstance(source, TopicSource):
+            found += [(f"sources.{source.name}.topic", topic) for topic in source.topics]
+        if isinstance(source, TopicSource | FileSource):
+            kept = pipeline.bad_records_of(source)
+            if isinstance(kept, BadRecordsToTopic):
+                found.append(("on_bad_record.topic", kept.topic))
+    found += [
+        (f"sinks.{each.name}.topic", each.topic) for each in pipeline.sinks.values() if isinstance(each, TopicSink)
+    ]
+    return list(dict.fromkeys(found))
+
+
+# ── the plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def draw_plan(pipeline: Pipeline, frames: Frames, queries: list[PlannedQuery]) -> str:
+    """Sources, steps and sinks with their columns, as text."""
+    lines = [pipeline.name]
+    for source in pipeline.sources.values():
+        lines += [f"  source {source.name}  ← {_source_text(source)}", *_columns(frames, source.name)]
+    for step in pipeline.steps.values():
+        kind = f"{step.module}:{step.function}" if isinstance(step, PythonStep) else "sql"
+        lines += [f"  step {step.name}  ({kind})", *_columns(frames, step.name)]
+    for query in queries:
+        sink = pipeline.sinks[query.name]
+        asked = pipeline.guarantee_of(sink)
+        promise = asked or Guarantee.EXACTLY_ONCE
+        lines.append(f"  sink {query.name}  {sink.input} → {query.target}  ({query.output.value}, {promise.value})")
+    return "\n".join(lines)
+
+
+def _columns(frames: Frames, name: str) -> list[str]:
+    if name not in frames.tables:
+        return []
+    return [f"      {', '.join(f'{each.name} {each.dataType.simpleString()}' for each in frames.tables[name].schema)}"]
+
+
+def _source_text(source: Source) -> str:
+    if isinstance(source, TopicSource):
+        return f"topic {source.pattern or ', '.join(source.topics)} ({source.format.kind.value})"
+    if isinstance(source, FileSource):
+        return f"files {source.path} ({source.format.kind.value}{', lookup' if source.is_lookup else ''})"
+    return f"table {source.shown} ({source.mode or 'lookup'})"

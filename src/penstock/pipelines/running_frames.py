@@ -1,0 +1,162 @@
+"""The DataFrames of a pipeline: each source and step as a table of its name, nothing started yet.
+
+`Frames` builds them in order and keeps, for each source that can have bad records, what it was decoded to, so that the
+query of bad records reads the same. Checking and running use the same frames, so what was checked is what runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.pipelines.bad_records import TOPIC_PLACE, bad_with_reasons, counted, good, good_or_stop
+from penstock.pipelines.formats import DATA, data_struct, decoded, need_columns
+from penstock.pipelines.specification import (
+    DropBadRecords,
+    FileSource,
+    FormatKind,
+    Pipeline,
+    PythonStep,
+    Source,
+    SqlStep,
+    Step,
+    StopAtBadRecord,
+    TableSource,
+    TopicSource,
+)
+
+TOPICS = "penstock"
+TABLES = "penstock-table"
+RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+
+
+class StepError(ValueError):
+    """A Python step that cannot be used."""
+
+
+class Frames:
+    """See the head of this file."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.tables: dict[str, DataFrame] = {}
+
+    def build(self) -> None:
+        """All sources and steps, in order; the first that fails says why."""
+        for source in self.pipeline.sources.values():
+            self.add_source(source)
+        for step in self.pipeline.steps.values():
+            self.add_step(step)
+
+    def add_source(self, source: Source) -> None:
+        frame = self._finished(self._source(source), source)
+        self._keep(source.name, frame)
+
+    def add_step(self, step: Step) -> None:
+        frame = self.spark.sql(step.sql) if isinstance(step, SqlStep) else self._python(step)
+        self._keep(step.name, self._finished(frame, step))
+
+    def _keep(self, name: str, frame: DataFrame) -> None:
+        frame.createOrReplaceTempView(name)
+        self.tables[name] = frame
+
+    def _source(self, source: Source) -> DataFrame:
+        if isinstance(source, TableSource):
+            return self._table(source)
+        return self._topic(source) if isinstance(source, TopicSource) else self._files(source)
+
+    def _finished(self, frame: DataFrame, part: Source | Step) -> DataFrame:
+        """With its watermark, and without what comes twice."""
+        if part.watermark is not None:
+            need_columns(frame, (part.watermark.column,))
+            frame = frame.withWatermark(part.watermark.column, part.watermark.delay)
+        if part.deduplicate:
+            need_columns(frame, part.deduplicate)
+            names = list(part.deduplicate)
+            frame = frame.dropDuplicatesWithinWatermark(names) if part.watermark else frame.dropDuplicates(names)
+        return frame
+
+    # ── topics ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _topic(self, source: TopicSource) -> DataFrame:
+        if source.format.kind is FormatKind.RAW:
+            return self.raw_topic(source, RAW_COLUMNS)
+        wanted = {"value", *source.include}
+        if isinstance(self.pipeline.bad_records_of(source), StopAtBadRecord):
+            wanted |= {"topic", "partition", "offset"}
+        raw = self.raw_topic(source, tuple(name for name in RAW_COLUMNS if name in wanted))
+        rows = self._without_bad(decoded(raw, source.format), source)
+        return rows.select(f"{DATA}.*", *(F.col(name).alias(f"_{name}") for name in source.include))
+
+    def raw_topic(self, source: TopicSource, columns: tuple[str, ...]) -> DataFrame:
+        options = {**client_options(self.pipeline), **source.options}
+        options |= {"subscribePattern": source.pattern} if source.pattern else {"subscribe": ",".join(source.topics)}
+        options |= {"startingOffsets": source.start, "columns": ",".join(columns)}
+        options |= {"includeHeaders": "true"} if "headers" in columns else {}
+        return self.spark.readStream.format(TOPICS).options(**options).load()
+
+    def _without_bad(self, rows: DataFrame, source: TopicSource | FileSource) -> DataFrame:
+        wanted = self.pipeline.bad_records_of(source)
+        if isinstance(wanted, StopAtBadRecord):
+            return good_or_stop(rows, source.name)
+        return good(counted(rows, source.name)) if isinstance(wanted, DropBadRecords) else good(rows)
+
+    def bad_records(self, source: TopicSource | FileSource) -> DataFrame:
+        """The bad records of a source, with reasons."""
+        if isinstance(source, FileSource):
+            return bad_with_reasons(self._decoded_files(source), source.format)
+        raw = self.raw_topic(source, ("key", "value", *TOPIC_PLACE, "headers"))
+        return bad_with_reasons(decoded(raw, source.format), source.format)
+
+    # ── files and tables ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _files(self, source: FileSource) -> DataFrame:
+        reader: Any = self.spark.read if source.is_lookup else self.spark.readStream
+        if source.format.kind is FormatKind.PARQUET:
+            schema = self.spark.read.parquet(source.path).schema  # of what is there now; the stream keeps to it
+            rows: DataFrame = reader.format("parquet").schema(schema).options(**source.options).load(source.path)
+            return rows
+        return self._without_bad(self._decoded_files(source), source).select(f"{DATA}.*")
+
+    def _decoded_files(self, source: FileSource) -> DataFrame:
+        """Lines are records: each is read, or is bad, by itself."""
+        reader: Any = self.spark.read if source.is_lookup else self.spark.readStream
+        lines = reader.format("text").options(**source.options).load(source.path)
+        rows = lines.select("value", F.col("_metadata.file_path").alias("file"))
+        has_header = source.format.options.get("header", "").lower() == "true"
+        if source.format.kind is FormatKind.CSV and has_header:
+            separator = source.format.options.get("sep", ",")
+            names = separator.join(field.name for field in data_struct(source.format).fields)
+            rows = rows.where(F.col("value") != names)
+        return decoded(rows.where(F.trim("value") != ""), source.format)
+
+    def _table(self, source: TableSource) -> DataFrame:
+        options = {**source.options, "url": source.address}
+        if source.mode is None:
+            return self.spark.read.format(TABLES).options(**options).load()
+        return self.spark.readStream.format(TABLES).options(**options, mode=source.mode).load()
+
+    # ── Python ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _python(self, step: PythonStep) -> DataFrame:
+        where = f"{step.module}:{step.function}"
+        try:
+            function = getattr(importlib.import_module(step.module), step.function)
+        except ImportError as error:
+            raise StepError(f"{where} cannot be imported, looking in {self.pipeline.folder} first: {error}") from error
+        except AttributeError:
+            raise StepError(f"the module {step.module} has no function {step.function}") from None
+        result = function(*(self.tables[name] for name in step.inputs))
+        if not isinstance(result, DataFrame):
+            raise StepError(f"{where} must return a DataFrame, and returned {type(result).__name__}")
+        return result
+
+
+def client_options(pipeline: Pipeline) -> dict[str, str]:
+    """How `format("penstock")` reaches the brokers."""
+    settings = {f"kafka.{name.removeprefix('kafka.')}": value for name, value in pipeline.client.items()}
+    return {"kafka.bootstrap.servers": pipeline.brokers, **settings}
