@@ -85,6 +85,7 @@ ENOUGH = {
     1: [(Operation.READ, ResourceType.TOPIC)],
     10: [(Operation.DESCRIBE, ResourceType.GROUP)],
     22: [(Operation.WRITE, ResourceType.TOPIC)],
+    20: [(Operation.DELETE, ResourceType.TOPIC)],
     23: [(Operation.DESCRIBE, ResourceType.TOPIC)],
     24: [(Operation.WRITE, ResourceType.TRANSACTIONAL_ID), (Operation.WRITE, ResourceType.TOPIC)],
     0: [(Operation.WRITE, ResourceType.TOPIC)],
@@ -273,5 +274,14 @@ def test_a_right_that_is_taken_away_ends_a_producer_that_is_connected(guarded: G
         assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
         assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
         assert guarded.running._dispatcher.again_count == before
+
+    guarded.run(play)
+
+
+def test_who_may_delete_on_the_cluster_may_delete_every_topic(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        guarded.grant((Operation.DELETE, ResourceType.CLUSTER))
+        client = await guarded.connect(ALICE)
+        assert errors_in(await client.call(*request_of(20))) == {Error.NONE}
 
     guarded.run(play)

@@ -42,6 +42,12 @@ def refused(request: AlterPartitionReassignmentsRequest, error: ApiError) -> Alt
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=error.error,
         error_message=error.message,
+        responses=[
+            AlterPartitionReassignmentsResponseTopic(
+                name=topic.name, partitions=[_result(part.partition_index, error) for part in topic.partitions]
+            )
+            for topic in request.topics
+        ],
     )
 
 
