@@ -338,3 +338,28 @@ def test_partitions_of_a_transaction(guarded: Client) -> None:
         assert add(version, "free", "free", "hidden") == {"free": waits, "hidden": NO_TOPIC}
         assert add(version, "free", "shown", "missing") == {"shown": NO_TOPIC, "missing": missing}
         assert add(version, "free", "free", "__consumer_offsets") == {"free": waits, "__consumer_offsets": NO_TOPIC}
+
+
+def test_a_regular_expression_finds_only_what_may_be_described(guarded: Client) -> None:
+    fields: dict[str, Any] = {"group_id": f"{guarded.prefix}-group", "member_id": "m", "rebalance_timeout_ms": 10_000}
+    joined = guarded.ask(
+        "ConsumerGroupHeartbeat",
+        1,
+        differs={"*": "Kafka looks for topics after its first answer"},
+        **fields,
+        subscribed_topic_regex="free|hidden|shown",
+        topic_partitions=[],
+    )
+    assert joined.error_code == Error.NONE
+    described = guarded.ask(
+        "ConsumerGroupHeartbeat",
+        1,
+        until=lambda answer: answer.assignment is not None and len(answer.assignment.topic_partitions) > 0,
+        is_patient=True,
+        differs={"member_epoch": "see above"},
+        **fields,
+        subscribed_topic_regex="free|hidden|shown",
+        topic_partitions=[],
+    )
+    found = {row.topic_id for row in described.assignment.topic_partitions}
+    assert found == {guarded.once(f"id of {name}", str) for name in ("free", "shown")}
