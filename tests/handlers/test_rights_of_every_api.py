@@ -328,3 +328,21 @@ def _readable(kind: int, name: str) -> CreateAclsRequestAcl:
     return CreateAclsRequestAcl(
         resource_type=kind, resource_name=name, principal="User:alice", host="*", operation=3, permission_type=3
     )
+
+
+def test_who_asked_for_an_election_or_a_move_goes_on_record(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(guarded: Guarded) -> None:
+        events: list[tuple[str, dict[str, object]]] = []
+        audit = guarded.running.broker.audit
+        monkeypatch.setattr(audit, "record", lambda event, **fields: events.append((event, fields)))
+        root = await guarded.connect(ROOT)
+        broker_id = (await root.call(MetadataRequest(topics=[]), 9)).brokers[0].node_id
+        moved = filled(APIS[45].request, {"replicas": [broker_id]}, 1)
+        assert errors_in(await root.call(moved, 1)) == {Error.NONE}
+        await root.call(filled(APIS[43].request, {"election_type": 1}, 2), 2)
+        told = [(event, fields["principal"]) for event, fields in events]
+        assert told == [("reassignment_asked", ROOT), ("election_asked", ROOT)]
+        assert (events[0][1]["partition"], events[0][1]["replicas"]) == ("orders-0", [broker_id])
+        assert (events[1][1]["kind"], events[1][1]["partitions"]) == ("unclean", [])
+
+    guarded.run(play)
