@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import jwt
@@ -126,3 +129,89 @@ def test_without_keys_there_is_no_login_with_tokens() -> None:
     settings = load_broker_settings({"listeners": "SASL_PLAINTEXT://localhost:9092"})
     with pytest.raises(SettingsError, match=r"jwks\.endpoint\.url"):
         BearerTokens(real_world(), settings, parse_listeners(settings, "localhost").all[0])
+
+
+@contextmanager
+def served(documents: dict[str, bytes], asked: list[str]) -> Iterator[str]:
+    """An issuer that tells its keys by HTTP; without a document it fails."""
+
+    class Issuer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            content = documents.get(self.path)
+            self.send_response(500 if content is None else 200)
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *_: Any) -> None:
+            """The test's own output stays readable."""
+
+    server = HTTPServer(("127.0.0.1", 0), Issuer)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def key_document(**keys: rsa.RSAPrivateKey) -> bytes:
+    rows = [
+        json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) | {"kid": kid} for kid, key in keys.items()
+    ]
+    return json.dumps({"keys": rows}).encode()
+
+
+def test_an_issuer_changes_its_keys() -> None:
+    documents = {"/keys": key_document(old=RSA_KEY)}
+    asked: list[str] = []
+
+    async def known(tokens: BearerTokens, key_ids: list[str]) -> None:
+        async with asyncio.timeout(10):
+            while tokens.key_ids != key_ids:
+                await asyncio.sleep(0.01)
+
+    async def asked_again(times: int) -> None:
+        async with asyncio.timeout(10):
+            while len(asked) < times:
+                await asyncio.sleep(0.01)
+
+    async def run(url: str) -> None:
+        settings = load_broker_settings(
+            {
+                "listeners": "SASL_PLAINTEXT://localhost:9092",
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": f"{url}/keys",
+                "sasl.oauthbearer.jwks.endpoint.refresh.ms": "20",
+                "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "20",
+                "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "50",
+            }
+        )
+        tokens = BearerTokens(real_world(), settings, parse_listeners(settings, "localhost").all[0])
+        fetching = asyncio.ensure_future(tokens.fetch_forever())
+        await known(tokens, ["old"])
+        old, new = signed(kid="old"), signed(OTHER_KEY, kid="new")
+        assert tokens.judge(old).user == "alice"
+        with pytest.raises(LoginFailed):
+            tokens.judge(new)
+        documents["/keys"] = key_document(old=RSA_KEY, new=OTHER_KEY)
+        await known(tokens, ["old", "new"])
+        assert tokens.judge(old).user == tokens.judge(new).user == "alice"
+        documents["/keys"] = key_document(new=OTHER_KEY)
+        await known(tokens, ["new"])
+        with pytest.raises(LoginFailed):
+            tokens.judge(old)
+        for broken in (None, b"{}", b"not a document", b"x" * (2 << 20)):  # those that are known stay
+            documents.pop("/keys", None)
+            if broken is not None:
+                documents["/keys"] = broken
+            await asked_again(len(asked) + 3)
+            assert tokens.judge(new).user == "alice"
+        documents["/keys"] = key_document(old=RSA_KEY)
+        await known(tokens, ["old"])
+        fetching.cancel()
+
+    with served(documents, asked) as url:
+        asyncio.run(run(url))

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from penstock.base.broker_settings import load_broker_settings
+from penstock.base.world import Address
 from penstock.broker.client_quotas import ClientQuotas
-from penstock.security.principal import ANONYMOUS
+from penstock.broker.rights import Rights
+from penstock.security.principal import ANONYMOUS, Principal
 
 PEER = "penstock-peer-1"
 
@@ -50,3 +52,17 @@ def test_what_only_brokers_do(quotas: ClientQuotas, api_key: int, version: int, 
     assert quotas.is_among_brokers(connection, api_key, version) is is_among_brokers
     quotas.may_act_as_broker = lambda _connection: False
     assert not quotas.is_among_brokers(connection, api_key, version)
+
+
+@pytest.mark.parametrize(("user", "may"), [("broker", True), ("alice", False)])
+def test_with_an_authorizer_a_right_is_needed(quotas: ClientQuotas, user: str, may: bool) -> None:
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:broker",
+    }
+    view: Any = SimpleNamespace(configs={}, on_change=lambda _listener: None)
+    rights = Rights(view, load_broker_settings(authorizer), audit=SimpleNamespace())  # type: ignore[arg-type]
+    quotas.may_act_as_broker = rights.may_act_as_broker
+    connection = connection_of(PEER)
+    connection.principal, connection.peer = Principal("User", user), Address("10.0.0.1", 5)
+    assert quotas.is_among_brokers(connection, 20007, 0) is may

@@ -13,6 +13,8 @@ import pytest
 
 from penstock.base.errors import Error
 from penstock.sasl.scram import ScramClient
+from penstock.security.api_rights import API_RIGHTS
+from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.codec import decode, encode
 from penstock.wire.messages.k03_metadata import MetadataRequest
 from penstock.wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.clients
 
 NONCE = "n" * 24
 LIFETIME_MS = 2000
+BEFORE_LOGIN = {17, 18, 36}
 DEADLINE_S = 10
 
 
@@ -108,6 +111,19 @@ def test_before_the_login_only_versions_and_the_login(broker: SecureBroker) -> N
         versions = raw.ask(18, 0, ApiVersionsRequest(), ApiVersionsResponse)
         assert {17, 36} <= {row.api_key for row in versions.api_keys}
         assert raw.metadata() is None
+
+
+def test_every_api_but_those_of_the_login_closes_the_connection(broker: SecureBroker) -> None:
+    """Whatever else it asks for: who has not logged in learns nothing, not even which APIs there are."""
+    for key, rights in API_RIGHTS.items():
+        if key in BEFORE_LOGIN:
+            assert not rights.rights
+            continue
+        api = (APIS | OWN_APIS)[key]
+        for version in {api.min_version, api.max_version}:
+            with Raw(broker) as raw:
+                raw.send_frame(struct.pack(">hhih", key, version, 7, -1) + bytes(64))
+                assert raw.receive() is None, f"{api.name} {version}"
 
 
 def test_large_requests_before_the_login_close_the_connection(broker: SecureBroker) -> None:

@@ -15,6 +15,7 @@ from penstock.wire.api import APIS, decode_response_header
 from penstock.wire.codec import decode, encode
 from penstock.wire.messages import k00_produce as k00
 from penstock.wire.messages import k01_fetch as k01
+from penstock.wire.messages import k03_metadata as k03
 from penstock.wire.messages import k19_create_topics as k19
 from penstock.wire.messages import k49_alter_client_quotas as k49
 from penstock.wire.records import Record, build_batch
@@ -132,6 +133,18 @@ def test_the_client_id_of_a_broker_is_no_way_out(broker: BrokerProcess) -> None:
     assert liar.ask(0, 9, produce_request("disguised", 50_000)).throttle_time_ms > 0
     assert create(broker, "disguised-1", name, partitions=5).topics[0].error_code == 0
     assert create(broker, "disguised-2", name).topics[0].error_code == 89
+
+
+def test_topics_made_by_using_them_count(broker: BrokerProcess) -> None:
+    set_quota(broker, "user-of-topics", controller_mutation_rate=1)
+    asker = Asker(broker, "user-of-topics")
+    names = [f"used-{number}" for number in range(6)]
+    topics = [k03.MetadataRequestTopic(name=name) for name in names]
+    request = k03.MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+    told = {topic.name: topic.error_code for topic in asker.ask(3, 9, request).topics}
+    assert told[names[0]] == 0 and told[names[-1]] == 3  # what is over the quota is not there yet
+    free = Asker(broker, "somebody").ask(3, 9, request)
+    assert {topic.error_code for topic in free.topics} == {0}
 
 
 def test_a_quota_counts_at_once_for_producers_on_their_short_way(broker: BrokerProcess) -> None:

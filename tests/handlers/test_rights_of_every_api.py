@@ -17,9 +17,11 @@ from penstock.testing.sim_client import SimClient, batch_of
 from penstock.testing.sim_world import Simulation
 from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.messages.k03_metadata import MetadataRequest
+from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest
 from penstock.wire.messages.k30_create_acls import CreateAclsRequest, CreateAclsRequestAcl
 from penstock.wire.messages.k31_delete_acls import DeleteAclsRequest, DeleteAclsRequestFilter
+from penstock.wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.wire.schema import int8, int16, int32, int64, schema_of
 
 NUMBERS = (int, int8, int16, int32, int64)
@@ -53,6 +55,7 @@ VERSIONS = {0: 11, 1: 12, 8: 9, 9: 9, 24: 3, 3: 9}
 OPEN = {17, 18, 36, 39, 40, 60}
 """Nothing is asked for, or it is only about what is shown."""
 LEAVES_OUT = {3, 16, 66, 75}
+NOT_YET = {Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR}
 TIED_TO_OWNERS = {38, 41}
 """About tokens: see their own tests."""
 FIELDS: dict[int, dict[str, Any]] = {
@@ -85,6 +88,7 @@ ENOUGH = {
     1: [(Operation.READ, ResourceType.TOPIC)],
     10: [(Operation.DESCRIBE, ResourceType.GROUP)],
     22: [(Operation.WRITE, ResourceType.TOPIC)],
+    20: [(Operation.DELETE, ResourceType.TOPIC)],
     23: [(Operation.DESCRIBE, ResourceType.TOPIC)],
     24: [(Operation.WRITE, ResourceType.TRANSACTIONAL_ID), (Operation.WRITE, ResourceType.TOPIC)],
     0: [(Operation.WRITE, ResourceType.TOPIC)],
@@ -136,6 +140,7 @@ class Guarded:
                 "super.users": "User:root",
                 "audit.log.enable": "true",
                 "group.initial.rebalance.delay.ms": "0",
+                "group.consumer.assignment.interval.ms": "0",
             },
         )
         self.world = self.simulation.machine("client").process("client").world
@@ -273,5 +278,71 @@ def test_a_right_that_is_taken_away_ends_a_producer_that_is_connected(guarded: G
         assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
         assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
         assert guarded.running._dispatcher.again_count == before
+
+    guarded.run(play)
+
+
+def test_who_may_delete_on_the_cluster_may_delete_every_topic(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        guarded.grant((Operation.DELETE, ResourceType.CLUSTER))
+        client = await guarded.connect(ALICE)
+        assert errors_in(await client.call(*request_of(20))) == {Error.NONE}
+
+    guarded.run(play)
+
+
+def test_what_a_regular_expression_finds_follows_the_rules(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        root = await guarded.connect(ROOT)
+        await root.create_topic("secret", partitions=1)
+        for kind, name in ((2, "orders"), (3, "g")):
+            assert errors_in(await root.call(CreateAclsRequest(creations=[_readable(kind, name)]))) == {Error.NONE}
+        alice = await guarded.connect(ALICE)
+
+        async def found() -> set[str]:
+            beat = ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id="m",
+                rebalance_timeout_ms=10_000,
+                subscribed_topic_regex="orders|secret.*",
+                topic_partitions=[],
+            )
+            while (answer := await alice.call(beat, 1)).error_code in NOT_YET:
+                await root.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+            assert answer.error_code == Error.NONE, answer
+            topics = {
+                topic.topic_id: topic.name for topic in (await root.call(MetadataRequest(topics=None), 12)).topics
+            }
+            return {topics[row.topic_id] for row in answer.assignment.topic_partitions}
+
+        assert await found() == {"orders"}
+        await root.create_topic("secret2", partitions=1)
+        assert await found() == {"orders"}
+        assert errors_in(await root.call(CreateAclsRequest(creations=[_readable(2, "secret2")]))) == {Error.NONE}
+        assert await found() == {"orders", "secret2"}
+
+    guarded.run(play)
+
+
+def _readable(kind: int, name: str) -> CreateAclsRequestAcl:
+    return CreateAclsRequestAcl(
+        resource_type=kind, resource_name=name, principal="User:alice", host="*", operation=3, permission_type=3
+    )
+
+
+def test_who_asked_for_an_election_or_a_move_goes_on_record(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(guarded: Guarded) -> None:
+        events: list[tuple[str, dict[str, object]]] = []
+        audit = guarded.running.broker.audit
+        monkeypatch.setattr(audit, "record", lambda event, **fields: events.append((event, fields)))
+        root = await guarded.connect(ROOT)
+        broker_id = (await root.call(MetadataRequest(topics=[]), 9)).brokers[0].node_id
+        moved = filled(APIS[45].request, {"replicas": [broker_id]}, 1)
+        assert errors_in(await root.call(moved, 1)) == {Error.NONE}
+        await root.call(filled(APIS[43].request, {"election_type": 1}, 2), 2)
+        told = [(event, fields["principal"]) for event, fields in events]
+        assert told == [("reassignment_asked", ROOT), ("election_asked", ROOT)]
+        assert (events[0][1]["partition"], events[0][1]["replicas"]) == ("orders-0", [broker_id])
+        assert (events[1][1]["kind"], events[1][1]["partitions"]) == ("unclean", [])
 
     guarded.run(play)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from penstock.base.errors import ApiError, Error
+from penstock.broker.audit_log import AuditLog
 from penstock.log.ranges import LogRange
 from penstock.testing.history import body_of
 from penstock.testing.sim_broker import DATA, PORT, SimBroker
@@ -216,5 +217,30 @@ def test_rot_that_nobody_reads_is_found_by_the_scrub(bench: Bench, caplog: pytes
         await bench.broker.start()
         await asyncio.sleep(60)  # of the simulated clock
         assert [record.message for record in caplog.records if victim in record.message]
+
+    bench.run(drive)
+
+
+def test_damage_that_a_fetch_or_a_start_comes_upon_goes_on_record(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(AuditLog, "record", lambda _, event, **fields: events.append((event, fields)))
+
+    async def drive() -> None:
+        await bench.broker.stop()
+        bench.machine.disk.corrupt(bench.files(".log")[0], 80)
+        await bench.broker.start()
+        client = await bench.connect()
+        assert (await client.fetch("t", 0, 0)).error_code == Error.KAFKA_STORAGE_ERROR
+        found = [fields for event, fields in events if event == "corruption_found"]
+        assert [(str(fields["partition"]), fields["found_by"]) for fields in found] == [("t-0", "a fetch")]
+        assert (await client.produce("t", 0, batch_of([b"new"]))).error_code == 0
+        bench.broker.kill()
+        last = bench.files(".log")[-1]
+        bench.machine.disk.corrupt(last, bench.machine.disk.file_size(last) - 1)
+        await bench.broker.start()
+        (cut,) = [fields for event, fields in events if event == "log_recovered" and str(fields["partition"]) == "t-0"]
+        assert cut["problem"] and cut["cut_at_offset"] is not None
 
     bench.run(drive)

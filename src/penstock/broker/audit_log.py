@@ -34,7 +34,9 @@ ITEMS_MAX = 200
 REPEATS_ARE_TOLD_AFTER_S = 1.0
 ALIKE_MAX = 2_000
 
-REPEATABLE = frozenset({"operation_denied", "login_failed", "client_throttled", "connection_refused"})
+REPEATABLE = frozenset(
+    {"operation_denied", "login_failed", "client_throttled", "connection_refused", "corruption_found"}
+)
 """Events that are caused by clients, and written once a second for those that are alike."""
 
 _SECRET = re.compile(r"password|secret|jaas|hmac|salt|stored.?key|server.?key|private|credential|keystore\.key|token$")

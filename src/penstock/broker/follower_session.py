@@ -394,6 +394,9 @@ class FollowerSession:
         if warming.cancelled():
             return
         error = warming.exception()
+        if isinstance(error, ApiError):
+            partition = named.partition
+            partition.record("corruption_found", partition=partition.name, problem=error.message, found_by="a follower")
         if named.fetch_offset == offset:
             named.is_warmed = error is None
             if isinstance(error, ApiError):

@@ -92,6 +92,13 @@ class Forwarding:
 
         return serve
 
+    async def on_behalf(self, api: Api, request: Message, asker: RequestContext, *, timeout_s: float) -> Any:
+        """What the controller answers to a request that whoever asked for something else needs: by their rights, and
+        counted as theirs."""
+        asker = replace(asker, api_key=api.key, version=api.max_version)
+        here = self._forwarded[api.key].here
+        return await self.decided(api, request, lambda: here(request, asker), asker, timeout_s=timeout_s)
+
     async def decided(
         self,
         api: Api,

@@ -169,7 +169,9 @@ class Maintenance:
                 done = await self._broker.world.disk.run("read", partial(partition.scrub.step, room_bytes))
                 room_bytes -= done.size_bytes
                 if done.problem is not None:
-                    self._broker.audit.record("corruption_found", partition=partition.name, problem=str(done.problem))
+                    partition.record(
+                        "corruption_found", partition=partition.name, problem=done.problem, found_by="a check"
+                    )
                     logger.error("%s: a stored range is bad and is not served: %s", partition.name, done.problem)
 
     async def expire_producers(self) -> None:

@@ -207,6 +207,7 @@ class Partitions:
                 opened = self._open_all(opening, configs)
             for partition, directory in opened:
                 self._add(partition, directory)
+                self._put_recovery_on_record(partition)
         return dropped
 
     def _must_recover(self, opening: list[tuple[Topic, int]]) -> bool:
@@ -248,6 +249,18 @@ class Partitions:
         )
         partition.record = self.record
         return partition, directory
+
+    def _put_recovery_on_record(self, partition: Partition) -> None:
+        report = partition.log.recovery
+        if report.problem is not None:
+            self.record(
+                "log_recovered",
+                partition=partition.name,
+                cut_at_offset=report.cut_at_offset,
+                size_bytes=report.cut_bytes,
+                was_synced=report.cut_below_recovery_point,
+                problem=report.problem,
+            )
 
     def _directory_for(self, name: TopicPartition, topic_id: UUID) -> LogDirectory:
         """Where a partition is stored, or is to be; if it cannot be opened now, the next try is made there too."""

@@ -67,6 +67,8 @@ class Rights:
     def __init__(self, view: ClusterView, settings: Settings, audit: AuditLog) -> None:
         self.is_on = bool(settings.text("authorizer.class.name"))
         self.authorizer = _new_authorizer(settings)
+        self.version = 0
+        """grows with every change of the rules"""
         self._view = view
         self._audit = audit
         self._on_change: list[Callable[[], None]] = []
@@ -85,6 +87,7 @@ class Rights:
                 listener()
 
     def _take(self, names: Iterable[str]) -> None:
+        self.version += 1
         for name in names:
             znode = name.removeprefix(_PREFIX)
             self.authorizer.set_entries(pattern_of(znode), entries_of(self._view.config_values(ACL_CONFIGS, znode)))

@@ -17,6 +17,7 @@ from penstock.base.world import Random
 from penstock.broker.cluster_view import ClusterView
 from penstock.broker.controller_role import ControllerRole
 from penstock.broker.forwarding import Forwarding
+from penstock.broker.requests import RequestContext
 from penstock.broker.spreading import Spreading
 from penstock.controller.configs import set_configs
 from penstock.controller.elections import min_isr_changed
@@ -92,12 +93,14 @@ class Topics:
             return [error for _ in asked]
         return [_topic_or_error(outcome) for outcome in decided]
 
-    async def create_on_demand(self, names: Sequence[str]) -> None:
-        """Create what clients asked for by using it; what cannot be created stays unknown."""
+    async def create_on_demand(self, names: Sequence[str], asker: RequestContext) -> None:
+        """Create what a client asked for by using it, as if it had asked for that; what cannot be created, or is more
+        than its quota, stays unknown."""
         wanted = [name for name in dict.fromkeys(names) if name not in self._view.topics]
         if wanted:
+            request = _creation([self._new_topic(name) for name in wanted])
             with suppress(ApiError):
-                await self._create_somewhere([self._new_topic(name) for name in wanted])
+                await self._forwarding.on_behalf(CREATE_TOPICS, request, asker, timeout_s=ON_DEMAND_S_MAX)
 
     async def create_internal(self, name: str) -> None:
         """See to it that one of the cluster's own topics is there."""
@@ -119,9 +122,8 @@ class Topics:
             await self._spreading.to_replicas([each for each in outcomes if not isinstance(each, ApiError)])
             return CreateTopicsResponse(topics=[_answer(*pair) for pair in zip(new, outcomes, strict=True)])
 
-        request = CreateTopicsRequest(topics=[_request(topic) for topic in new], timeout_ms=int(ON_DEMAND_S_MAX * 1000))
         answer: CreateTopicsResponse = await self._forwarding.decided(
-            CREATE_TOPICS, request, here, timeout_s=ON_DEMAND_S_MAX
+            CREATE_TOPICS, _creation(new), here, timeout_s=ON_DEMAND_S_MAX
         )
         return answer
 
@@ -214,6 +216,10 @@ class Topics:
             raw = self._random.randbytes(16)
             if raw[0] >> 2 != 62 and int.from_bytes(raw, "big") > 1:
                 return UUID(bytes=raw, version=4)
+
+
+def _creation(new: Sequence[NewTopic]) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[_request(topic) for topic in new], timeout_ms=int(ON_DEMAND_S_MAX * 1000))
 
 
 def _request(new: NewTopic) -> CreateTopicsRequestTopic:

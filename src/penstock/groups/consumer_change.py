@@ -37,6 +37,8 @@ class MemberChange:
         table: GroupTable,
         topics_of: Callable[[str], frozenset[str] | None],
         now: Moment,
+        *,
+        is_pattern_stale: bool,
     ) -> None:
         self.group = group
         self.before = before
@@ -50,6 +52,7 @@ class MemberChange:
         self._topics = table.topics
         self._topics_of = topics_of
         self._now = now
+        self._is_pattern_stale = is_pattern_stale
 
     # ── what it subscribes to ────────────────────────────────────────────────────────────────────────────────────
 
@@ -61,24 +64,29 @@ class MemberChange:
         has_new_names = member.topic_names != before.topic_names
         has_new_pattern = member.topic_pattern != before.topic_pattern
         self.has_new_subscription = has_new_names or has_new_pattern
-        is_unknown = bool(member.topic_pattern) and member.topic_pattern not in self.group.patterns
+        is_unknown = bool(member.topic_pattern) and not self._is_known(member.topic_pattern, self.group.patterns)
         is_pattern_known = (has_new_pattern or is_unknown) and self._change_pattern()
         if has_new_names or is_pattern_known:
             self._grow()
 
+    def _is_known(self, pattern: str, patterns: Patterns) -> bool:
+        return pattern in patterns and not self._is_pattern_stale
+
     def _change_pattern(self) -> bool:
-        """Whether it is known which topics the member reads now. If not, the epoch grows when it is."""
+        """Whether it is known that the member may read other topics now. If not, the epoch grows when it is."""
         group, old, new = self.group, self.before.topic_pattern, self.member.topic_pattern
         patterns = dict(group.patterns)
         self.patterns = patterns
         if old and old != new and group.pattern_counts[old] == 1:
             self.records.append(pattern_tombstone(group.group_id, old))
             patterns.pop(old, None)
-        if not new or new in patterns:
+        if not new or self._is_known(new, patterns):
             return True
         topics = self._topics_of(new)
         if topics is None:
             return False
+        if patterns.get(new) == topics:
+            return new != old
         patterns[new] = topics
         self.records.append(pattern_record(group.group_id, new, topics, self._now.wall_ms))
         return True

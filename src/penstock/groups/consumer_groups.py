@@ -22,6 +22,7 @@ from penstock.groups.consumer_member import ConsumerMember, MemberState
 from penstock.groups.consumer_records import epoch_record, member_tombstones, pattern_record, pattern_tombstone
 from penstock.groups.consumer_targets import metadata_hash, subscribed_names
 from penstock.groups.conversion import check_upgrade, downgraded, may_downgrade, upgraded
+from penstock.groups.pattern_sights import PatternSights
 from penstock.groups.regular_expressions import TopicPatterns
 from penstock.groups.table import GroupTable
 from penstock.wire.messages.offsets_topic_records import (
@@ -79,6 +80,7 @@ class ConsumerGroups:
         self.table = table
         self._let_go = let_go
         self._topic_patterns = TopicPatterns(table.topics.names)
+        self.sights = PatternSights(self._has_pattern)
         self._deadlines: Deadlines[Timer] = Deadlines()
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +170,7 @@ class ConsumerGroups:
         """See what the group's patterns stand for now; its epoch grows if it has other topics than before."""
         patterns = dict(group.patterns)
         for pattern in group.pattern_counts:
-            topics = self._topic_patterns.topics(pattern)
+            topics = self.sights.seen(group.group_id, pattern, self._topic_patterns.topics(pattern))
             if topics is not None and topics != patterns.get(pattern):
                 patterns[pattern] = topics
                 step.records.append(pattern_record(group.group_id, pattern, topics, now.wall_ms))
@@ -184,9 +186,25 @@ class ConsumerGroups:
             pattern, lambda: {pattern for group in self._groups() for pattern in group.pattern_counts}
         )
 
-    def change(self, group: ConsumerGroup, before: ConsumerMember, member: ConsumerMember, now: Moment) -> MemberChange:
+    def _has_pattern(self, group_id: str, pattern: str) -> bool:
+        group = self.table.of_kind(group_id, ConsumerGroup)
+        return group is not None and pattern in group.pattern_counts
+
+    def change(
+        self,
+        group: ConsumerGroup,
+        before: ConsumerMember,
+        member: ConsumerMember,
+        now: Moment,
+        *,
+        is_pattern_stale: bool = False,
+    ) -> MemberChange:
         """To work out what becomes of the group with this change of a member."""
-        return MemberChange(group, before, member, self.table, self.topics_of, now)
+
+        def topics_of(pattern: str) -> frozenset[str] | None:
+            return self.sights.seen(group.group_id, pattern, self.topics_of(pattern))
+
+        return MemberChange(group, before, member, self.table, topics_of, now, is_pattern_stale=is_pattern_stale)
 
     def remove(self, group: ConsumerGroup, members: Collection[ConsumerMember], now: Moment, step: Step) -> None:
         """Members that left or are out. If only members of the classic protocol are left, the group becomes theirs."""

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from penstock.base.errors import Error
 from penstock.base.steps import StateRecord
+from penstock.groups.pattern_sights import Sight
 from penstock.groups.settings import GroupSettings
 
 
@@ -30,6 +31,8 @@ class Caller(NamedTuple):
     version: int
     client_id: str
     client_host: str
+    sight: Sight | None = None
+    """which topics they may see; None: all"""
 
 
 class TopicView(NamedTuple):

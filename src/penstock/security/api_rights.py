@@ -94,7 +94,12 @@ API_RIGHTS: Mapping[int, ApiRights] = MappingProxyType(
             Right(CREATE, TOPIC, "without it, each topic"),
             Right(DESCRIBE_CONFIGS, TOPIC, "the settings in the answer"),
         ),
-        20: _needs("DeleteTopics", Right(DELETE, TOPIC), Right(DESCRIBE, TOPIC, "the name of a topic given by its id")),
+        20: _needs(
+            "DeleteTopics",
+            Right(DELETE, CLUSTER, "all topics"),
+            Right(DELETE, TOPIC, "without it, each topic"),
+            Right(DESCRIBE, TOPIC, "the name of a topic given by its id"),
+        ),
         21: _needs("DeleteRecords", Right(DELETE, TOPIC)),
         22: _needs(
             "InitProducerId",

@@ -200,6 +200,7 @@ class _Fetch:
         "_judged",
         "_lacks_aborted",
         "_missing_bytes",
+        "_problems",
         "_rack",
         "_ranges",
         "_request",
@@ -234,6 +235,7 @@ class _Fetch:
         self._is_full = is_full
         self._answers: list[tuple[FetchedPartition, Answer]] = []
         self._ranges: list[tuple[Answer, Partition, LogRange]] = []
+        self._problems: list[tuple[Partition, str]] = []
         self._watched: list[Partition] = []
         self._missing_bytes = 0
         self._lacks_aborted = False  # the list of aborted transactions is on the disk
@@ -459,8 +461,12 @@ class _Fetch:
                 logger.error("%s: a stored range is bad and is not served: %s", partition.name, problem)
                 answer.records = None
                 answer.error = Error.KAFKA_STORAGE_ERROR
+                self._problems.append((partition, problem))
 
     def _warmed(self, reading: asyncio.Future[None]) -> None:
+        for partition, problem in self._problems:
+            partition.record("corruption_found", partition=partition.name, problem=problem, found_by="a fetch")
+        self._problems.clear()
         if reading.cancelled() or self._connection.is_closed:
             return
         error = reading.exception()

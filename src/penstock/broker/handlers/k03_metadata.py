@@ -100,7 +100,7 @@ async def _asked(
     not_created: list[str] = []
     if missing and may_create:
         missing, not_created = _may_create(broker, missing, how)
-        await broker.topics.create_on_demand(missing)
+        await broker.topics.create_on_demand(missing, how.context)
         found = [_find_for(broker, topic, how) for topic in asked]
     await broker.doubts.settled([topic.name for topic in found if isinstance(topic, Topic)], how.connected_s)
     found = [

@@ -20,12 +20,14 @@ ERROR_FOR_DISABLED_SINCE = 3
 async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     unknown: list[DeleteTopicsResponseTopic] = []
     wanted: dict[str, DeleteTopicsResponseTopic] = {}
+    may_delete_all = broker.rights.allows(context, Operation.DELETE, ResourceType.CLUSTER, is_told=False)
     for topic in _asked(request):
         answer = DeleteTopicsResponseTopic(name=topic.name, topic_id=topic.topic_id)
         name = ""
         try:
             name = _name_of(broker, topic, context.version)
-            broker.rights.check(context, Operation.DELETE, ResourceType.TOPIC, name)
+            if not may_delete_all:
+                broker.rights.check(context, Operation.DELETE, ResourceType.TOPIC, name)
         except ApiError as error:
             may_be_named = topic.name is None and error.error is Error.TOPIC_AUTHORIZATION_FAILED
             if may_be_named and broker.rights.allows(

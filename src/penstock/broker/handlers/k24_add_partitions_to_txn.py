@@ -15,6 +15,7 @@ from penstock.base.steps import ProducerEpoch
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
+from penstock.broker.topics import INTERNAL_TOPICS
 from penstock.security.acls import Operation, ResourceType
 from penstock.transactions.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL
 from penstock.wire.messages.k24_add_partitions_to_txn import (
@@ -66,6 +67,7 @@ def _refused(
         return dict.fromkeys(partitions, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     topics = dict.fromkeys(name.topic for name in partitions)
     _, denied = broker.rights.sorted_out(context, Operation.WRITE, ResourceType.TOPIC, topics, lambda topic: topic)
+    denied += [topic for topic in INTERNAL_TOPICS if topic in topics]  # only brokers write to these
     if not denied:
         return {}
     return {

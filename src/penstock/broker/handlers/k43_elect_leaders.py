@@ -22,7 +22,7 @@ from penstock.wire.messages.k43_elect_leaders import (
 Results = dict[tuple[str, int], ApiError | None]
 
 
-async def handle(broker: Broker, request: ElectLeadersRequest, _context: RequestContext) -> ElectLeadersResponse:
+async def handle(broker: Broker, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     role = broker.role
     asked = _asked(request)
     try:
@@ -30,6 +30,13 @@ async def handle(broker: Broker, request: ElectLeadersRequest, _context: Request
         outcome = await carried_out(role, lambda state: elect(state, role.rules_of, kind, asked))
     except ApiError as error:
         return refused(request, error)
+    broker.audit.record(
+        "election_asked",
+        kind=kind.name.lower(),
+        partitions=[f"{name}-{index}" for (name, index), error in outcome.results.items() if error is None],
+        principal=context.principal,
+        host=context.host,
+    )
     names = broker.view.topics if asked is None else asked
     return ElectLeadersResponse(replica_election_results=_topics(names, outcome.results))
 

@@ -16,7 +16,7 @@ from penstock.wire.messages.k45_alter_partition_reassignments import (
 
 
 async def handle(
-    broker: Broker, request: AlterPartitionReassignmentsRequest, _context: RequestContext
+    broker: Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     role = broker.role
     may_change_factor = request.allow_replication_factor_change
@@ -32,6 +32,15 @@ async def handle(
         return refused(request, error)
     answer = AlterPartitionReassignmentsResponse(allow_replication_factor_change=may_change_factor)
     for name, targets in asked.items():
+        for index, replicas in targets.items():
+            if outcome.results[name, index] is None:
+                broker.audit.record(
+                    "reassignment_asked" if replicas is not None else "reassignment_cancelled",
+                    partition=f"{name}-{index}",
+                    replicas=replicas,
+                    principal=context.principal,
+                    host=context.host,
+                )
         results = [_result(index, outcome.results[name, index]) for index in targets]
         answer.responses.append(AlterPartitionReassignmentsResponseTopic(name=name, partitions=results))
     return answer
@@ -42,6 +51,12 @@ def refused(request: AlterPartitionReassignmentsRequest, error: ApiError) -> Alt
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=error.error,
         error_message=error.message,
+        responses=[
+            AlterPartitionReassignmentsResponseTopic(
+                name=topic.name, partitions=[_result(part.partition_index, error) for part in topic.partitions]
+            )
+            for topic in request.topics
+        ],
     )
 
 

@@ -20,8 +20,10 @@ def handle(
     broker: Broker, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     if not broker.rights.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER):
+        error, message = Error.CLUSTER_AUTHORIZATION_FAILED, "the cluster may not be described"
+        nameless = DescribeUserScramCredentialsResponseUser(error_code=error, error_message=message)
         return DescribeUserScramCredentialsResponse(
-            error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message="the cluster may not be described"
+            error_code=error, error_message=message, results=[nameless for _ in request.users or ()]
         )
     asked = [user.name for user in request.users or ()]
     repeats = {name for name, count in Counter(asked).items() if count > 1}

@@ -9,9 +9,7 @@ from penstock.controller.membership import unregister
 from penstock.wire.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
-async def handle(
-    broker: Broker, request: UnregisterBrokerRequest, _context: RequestContext
-) -> UnregisterBrokerResponse:
+async def handle(broker: Broker, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     broker_id = request.broker_id
     try:
         deletions = await broker.role.pending_deletions()
@@ -20,6 +18,7 @@ async def handle(
         )
     except ApiError as error:
         return refused(request, error)
+    broker.audit.record("broker_unregistered", broker_id=broker_id, principal=context.principal, host=context.host)
     return UnregisterBrokerResponse()
 
 

@@ -35,7 +35,7 @@ class ElectLeadersResponseTopic:
 @message("0-2", flexible="2+")
 class ElectLeadersResponse:
     throttle_time_ms: int32 = field("0+")
-    error_code: int16 = field("1+")
+    error_code: int16 = field("1+", ignorable=True)
     replica_election_results: list[ElectLeadersResponseTopic] = field("0+")
 
 
