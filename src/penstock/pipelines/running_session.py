@@ -24,6 +24,8 @@ SETTINGS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.driver.host": "127.0.0.1",
+    # Spark takes long errors of Python apart with a regular expression that needs a deep stack
+    "spark.driver.extraJavaOptions": "-Xss4m",
 }
 QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
 
