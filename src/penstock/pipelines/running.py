@@ -9,6 +9,7 @@ Every query has its checkpoint in `<checkpoints>/<pipeline>/checkpoints/<query>`
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +34,9 @@ START_POLL_S = 0.05
 #: What Spark says of a query whose sources are not there yet.
 INITIALIZING = ("Initializing StreamExecution", "Initializing sources")
 ERROR_CHARACTERS_MAX = 1000
+#: The last line of a Python traceback; our own errors say what happened in the user's words, whatever they are called.
+_OUR_ERROR = re.compile(r"penstock(?:\.\w+)+: ")
+_PYTHON_ERROR = re.compile(r"[\w.]*Error: ")
 
 Show = Callable[[PipelineStatus], None]
 
@@ -140,8 +144,7 @@ def explained(error: BaseException) -> str:
         return f"a record cannot be read: {told}. Mend it, or choose another on_bad_record: drop, or {{topic: …}}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     useful = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "SQLSTATE", "==="))]
-    python = [
-        line for line in useful if ": " in line and line.split(":")[0].rpartition(".")[2].endswith(("Error", "Away"))
-    ]
+    ours = [line.removeprefix(found[0]) for line in useful if (found := _OUR_ERROR.match(line))]
+    python = ours or [line for line in useful if _PYTHON_ERROR.match(line)]
     chosen = (python or useful or [type(error).__name__])[-1 if python else 0]
     return chosen[:ERROR_CHARACTERS_MAX]
