@@ -23,6 +23,7 @@ from penstock.pipelines.bad_records import STOPPED
 from penstock.pipelines.running_frames import Frames
 from penstock.pipelines.running_progress import QueryProgress
 from penstock.pipelines.running_sinks import PlannedQuery, planned_queries, query_name
+from penstock.pipelines.running_sources import SlotWatch
 from penstock.pipelines.specification import Pipeline
 from penstock.pipelines.status import PipelineStatus, State, write_status
 
@@ -50,6 +51,7 @@ class Run:
         self.state_folder = state_folder
         self._stopping = threading.Event()
         self._progress: list[QueryProgress] = []
+        self._slots = SlotWatch(pipeline)
         self._status = PipelineStatus(
             pipeline.name, State.STARTING, str(pipeline.file) if pipeline.file else None, since_s=time.time()
         )
@@ -69,7 +71,7 @@ class Run:
                 query = self._start(planned, once)
                 started.append(query)
                 self._until_it_reads(query)
-                self._progress.append(QueryProgress(planned, query, self.pipeline))
+                self._progress.append(QueryProgress(planned, query, self.pipeline, self._slots))
             failed = self._watch(started, show)
         except Exception as error:
             self._end(started)
@@ -123,6 +125,7 @@ class Run:
         return None
 
     def _end(self, queries: list[StreamingQuery]) -> None:
+        self._slots.end()
         for query in queries:
             if query.isActive:
                 query.stop()
