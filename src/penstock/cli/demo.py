@@ -37,7 +37,7 @@ from penstock.cli.owned_process import OwnedProcess
 from penstock.pipelines.status import PipelineStatus, State
 
 BROKERS = 3
-PARTITIONS = 3
+PARTITIONS = 2
 READY = "penstock ready "
 START_S_MAX = 60.0
 PIPELINE_S_MAX = 240.0

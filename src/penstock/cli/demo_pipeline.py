@@ -33,7 +33,8 @@ sources:
 
 steps:
   priced: |
-    select id, customer, sku, category, quantity, round(quantity * price, 2) as amount, at
+    select /*+ broadcast(items) */
+      id, customer, sku, category, quantity, round(quantity * price, 2) as amount, at
     from orders join items using (sku)
     where quantity > 0
   revenue: |
@@ -54,7 +55,10 @@ sinks:
 
 on_bad_record: {{topic: {DEAD_TOPIC}}}
 
-spark: {{spark.sql.shuffle.partitions: 2, spark.ui.enabled: false}}
+# For few rows on a small machine that is to begin soon; leave these out for more.
+spark:
+  spark.sql.shuffle.partitions: 1
+  spark.driver.extraJavaOptions: "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """
 
 

@@ -43,10 +43,10 @@ sources:
 
 steps:
   per_minute: |
-    select window(at, '1 minute').start as minute, sku, count(*) as orders, sum(quantity) as pieces
+    select window.start as minute, sku, count(*) as orders, sum(quantity) as pieces
     from orders
     where quantity > 0
-    group by 1, 2
+    group by window(at, '1 minute'), sku
 
   # A function of your own project, on DataFrames: def enrich(orders): ...
   # enriched: {python: "my_project.steps:enrich", from: orders}

@@ -3,6 +3,9 @@
 `pipelines/service.py` decides. Here is one loop that tells it what happened: the folder as it is now, a process that
 ended, a signal. Each pipeline is the process `penstock pipeline run FILE`, each check of a changed file is
 `penstock pipeline check FILE`; none of them outlives this process (`owned_process.py`).
+
+Pipelines start one after the other: Spark gives its Python processes ten seconds to come up, and gives up on a small
+machine where many start at once.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +26,7 @@ from penstock.pipelines.reading import read_file
 from penstock.pipelines.reading_nodes import PipelineMistakes
 from penstock.pipelines.service import Action, Check, Kill, Reading, Rules, Say, Service, Start, Stop
 from penstock.pipelines.service_status import ServiceStatus, only_service, write_service_status
+from penstock.pipelines.status import State, read_status
 
 SUFFIXES = (".yaml", ".yml")
 FILE_BYTES_MAX = 1 << 20
@@ -29,9 +34,13 @@ LOOK_S = 1.0
 POLL_S = 0.2
 CHECK_S_MAX = 120.0
 END_S_MAX = 10.0
+#: After this time the next one starts, whether the one before runs or not.
+STARTING_S_MAX = 90.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Tell = Callable[[str, str, bool], None]
+#: Whether the pipeline of this name, started at this time, is past its start.
+HasStarted = Callable[[str, float], bool]
 PROGRAM = (sys.executable, "-m", "penstock.cli", "pipeline")
 
 
@@ -41,6 +50,16 @@ class _Checked:
     def __init__(self, process: OwnedProcess, digest: str, until_s: float) -> None:
         self.process = process
         self.digest = digest
+        self.until_s = until_s
+
+
+class _Starting:
+    """The one pipeline that is coming up."""
+
+    def __init__(self, file: str, name: str, until_s: float) -> None:
+        self.file = file
+        self.name = name
+        self.since_s = time.time()
         self.until_s = until_s
 
 
@@ -56,6 +75,7 @@ class FolderService:
         *,
         rules: Rules | None = None,
         program: Sequence[str] = PROGRAM,
+        has_started: HasStarted | None = None,
     ) -> None:
         self._folder = folder.resolve()
         self._state_folder = state_folder.resolve()
@@ -66,6 +86,9 @@ class FolderService:
         self._readings: dict[str, Reading] = {}
         self._running: dict[str, OwnedProcess] = {}
         self._checks: dict[str, _Checked] = {}
+        self._to_start: deque[str] = deque()
+        self._starting: _Starting | None = None
+        self._has_started = has_started or partial(_has_started, self._state_folder)
         self._stops_asked = 0
         self._stops_done = 0
         self._woken = threading.Event()
@@ -98,6 +121,7 @@ class FolderService:
             self._take_in_ends(now_s)
             self._take_in_checks(now_s)
             self._perform(self._service.passed(now_s), now_s)
+            self._start_next(now_s)
             self._write_status()
             self._woken.wait(POLL_S)
             self._woken.clear()
@@ -171,9 +195,12 @@ class FolderService:
                 case Say(file, text, is_bad):
                     self._tell(file, text, is_bad)
                 case Start(file):
-                    self._start(file, now_s)
+                    self._to_start.append(file)
                 case Check(file, digest):
                     self._check(file, digest, now_s)
+                case Stop(file) | Kill(file) if file in self._to_start:
+                    self._to_start.remove(file)
+                    self._perform(self._service.ended(file, 0, "", now_s), now_s)
                 case Stop(file):
                     self._running[file].stop()
                 case Kill(file):
@@ -187,11 +214,23 @@ class FolderService:
             return
         self._checks[file] = _Checked(process, digest, now_s + CHECK_S_MAX)
 
+    def _start_next(self, now_s: float) -> None:
+        """The first that waits, once the one before is past its start."""
+        before = self._starting
+        if before is not None:
+            is_coming_up = before.file in self._running and not self._has_started(before.name, before.since_s)
+            if is_coming_up and now_s < before.until_s:
+                return
+            self._starting = None
+        if self._to_start:
+            self._start(self._to_start.popleft(), now_s)
+
     def _start(self, file: str, now_s: float) -> None:
         reading = self._readings.get(file)
         say = partial(self._pass_on, reading.name if reading else file)
         command = [*self._program, "run", str(self._folder / file), "--state", str(self._state_folder), *self._options]
         self._tell(file, "starting", False)
+        self._starting = _Starting(file, reading.name if reading else file, now_s + STARTING_S_MAX)
         try:
             self._running[file] = OwnedProcess(command, on_output=say, on_error=say)
         except OSError as error:
@@ -214,6 +253,14 @@ class FolderService:
             process.stop()
         for process in left:
             process.end(END_S_MAX)
+
+
+def _has_started(state_folder: Path, name: str, since_s: float) -> bool:
+    try:
+        status = read_status(state_folder, name)
+    except ValueError:
+        return False
+    return status is not None and status.since_s >= since_s and status.state is not State.STARTING
 
 
 def _mistakes(check: OwnedProcess, file: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -19,9 +20,11 @@ from penstock.columnar.errors import ColumnarError
 from penstock.columnar.settings import ClientSettings
 from penstock.pipelines.reading_nodes import Mistake, did_you_mean
 from penstock.pipelines.relational.failures import RelationalError
+from penstock.pipelines.relational.table_sink_options import parse_sink_options
+from penstock.pipelines.relational.target import check_target
 from penstock.pipelines.running import explained
 from penstock.pipelines.running_frames import Frames
-from penstock.pipelines.running_sinks import PlannedQuery, bad_records_query, output_problem, sink_query
+from penstock.pipelines.running_sinks import PlannedQuery, bad_records_query, output_problem, sink_query, table_options
 from penstock.pipelines.specification import (
     BadRecordsToTopic,
     FileSource,
@@ -33,6 +36,7 @@ from penstock.pipelines.specification import (
     Source,
     SqlStep,
     Step,
+    TableSink,
     TableSource,
     TopicSink,
     TopicSource,
@@ -57,7 +61,7 @@ class Findings:
 def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> Findings:
     """See the head of this file."""
     findings = Findings()
-    _check_topics(pipeline, findings)
+    best = _check_topics(pipeline, findings)
     frames = Frames(spark, pipeline)
     missing: set[str] = set()
     for source in pipeline.sources.values():
@@ -66,7 +70,7 @@ def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> Findings:
     for step in pipeline.steps.values():
         _check_step(frames, step, missing, findings)
     queries = _check_sinks(frames, missing, findings)
-    findings.plan = draw_plan(pipeline, frames, queries)
+    findings.plan = draw_plan(pipeline, frames, queries, best)
     return findings
 
 
@@ -120,6 +124,9 @@ def _check_sinks(frames: Frames, missing: set[str], findings: Findings) -> list[
             continue
         if _tried(findings, key, lambda sink=sink: queries.append(sink_query(frames, sink))):  # type: ignore[misc]
             _check_output(frames, queries[-1], key, sink, findings)
+            if isinstance(sink, TableSink):
+                rows, options = frames.tables[sink.input], parse_sink_options(table_options(sink), is_stream=True)
+                _tried(findings, f"{key}.table", partial(check_target, options, rows.schema))
     for source in frames.pipeline.sources.values():
         if source.name not in missing and not isinstance(source, TableSource):
             key = f"sources.{source.name}"
@@ -145,10 +152,11 @@ def _without_code(text: str) -> str:
 # ── topics and guarantees ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_topics(pipeline: Pipeline, findings: Findings) -> None:
+def _check_topics(pipeline: Pipeline, findings: Findings) -> Guarantee | None:
+    """Looks for the topics. What these brokers can promise to sinks; None if it is not known."""
     wanted = _topics_of(pipeline)
     if not wanted:
-        return
+        return None
     settings = {"default.api.timeout.ms": ASK_TIMEOUT_MS, **pipeline.client, "bootstrap.servers": pipeline.brokers}
     try:
         with Cluster(ClientSettings.parse(settings)) as cluster:
@@ -156,7 +164,7 @@ def _check_topics(pipeline: Pipeline, findings: Findings) -> None:
             commits_many = is_offered(cluster.any())
     except (ColumnarError, OSError, ValueError) as error:
         findings.wrong("brokers", f"{pipeline.brokers}: {error}")
-        return
+        return None
     for key, topic in wanted:
         if topic not in there:
             hint = did_you_mean(topic, list(there)) or f"; make it with 'penstock topic create {topic}'"
@@ -166,6 +174,7 @@ def _check_topics(pipeline: Pipeline, findings: Findings) -> None:
         if isinstance(sink, TopicSink) and asked is Guarantee.EXACTLY_ONCE and not commits_many:
             text = "exactly once is asked for, and these brokers can only be written to at least once"
             findings.wrong(f"sinks.{sink.name}.guarantee", f"{text}: use Penstock brokers, or ask for at least once")
+    return Guarantee.EXACTLY_ONCE if commits_many else Guarantee.AT_LEAST_ONCE
 
 
 def _topics_of(pipeline: Pipeline) -> list[tuple[str, str]]:
@@ -186,7 +195,7 @@ def _topics_of(pipeline: Pipeline) -> list[tuple[str, str]]:
 # ── the plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def draw_plan(pipeline: Pipeline, frames: Frames, queries: list[PlannedQuery]) -> str:
+def draw_plan(pipeline: Pipeline, frames: Frames, queries: list[PlannedQuery], best: Guarantee | None) -> str:
     """Sources, steps and sinks with their columns, as text."""
     lines = [pipeline.name]
     for source in pipeline.sources.values():
@@ -196,10 +205,18 @@ def draw_plan(pipeline: Pipeline, frames: Frames, queries: list[PlannedQuery]) -
         lines += [f"  step {step.name}  ({kind})", *_columns(frames, step.name)]
     for query in queries:
         sink = pipeline.sinks[query.name]
-        asked = pipeline.guarantee_of(sink)
-        promise = asked or Guarantee.EXACTLY_ONCE
-        lines.append(f"  sink {query.name}  {sink.input} → {query.target}  ({query.output.value}, {promise.value})")
+        promise = _promise(pipeline, sink, best)
+        lines.append(f"  sink {query.name}  {sink.input} → {query.target}  ({query.output.value}, {promise})")
     return "\n".join(lines)
+
+
+def _promise(pipeline: Pipeline, sink: Sink, best: Guarantee | None) -> str:
+    """What holds for a sink: tables and files always count batches, topics as the brokers can and as was asked."""
+    if not isinstance(sink, TopicSink):
+        return Guarantee.EXACTLY_ONCE.value
+    if best is None:
+        return "guarantee not known"
+    return min(best, pipeline.guarantee_of(sink) or best, key=lambda each: each is Guarantee.EXACTLY_ONCE).value
 
 
 def _columns(frames: Frames, name: str) -> list[str]:

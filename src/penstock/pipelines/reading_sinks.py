@@ -18,7 +18,7 @@ EVERY_KEYS = ("from", "guarantee")
 TOPIC_KEYS = ("topic", "key", "timestamp", "delete_when", "output", "options", *FORMAT_KEYS, *EVERY_KEYS)
 TABLE_KEYS = ("table", "mode", "keys", "create", "delete_when", "output", "options", *EVERY_KEYS)
 PARQUET_KEYS = ("parquet", "date", "partition_by", *EVERY_KEYS)
-TABLE_MODES = ("insert", "upsert")
+TABLE_MODES = ("insert", "upsert", "delete")
 
 
 def sink_of(name: str, node: Node, place: Place, tables: tuple[str, ...]) -> Sink | None:
@@ -97,8 +97,10 @@ def _table_sink(name: str, source: str, node: Node, place: Place) -> TableSink:
         guarantee_of(node.take("guarantee")),
         {} if options is None else options.as_settings(),
     )
-    if sink.mode == "upsert" and not sink.keys and keys is None:
-        node.wrong("mode: upsert needs keys: the columns by which a row is found again")
+    if sink.mode != "insert" and not sink.keys and keys is None:
+        node.wrong(f"mode: {sink.mode} needs keys: the columns by which a row is found again")
+    if sink.mode == "insert" and keys is not None:
+        keys.wrong("keys belong to mode: upsert or delete; rows of mode: insert are only added")
     if sink.delete_when and sink.mode != "upsert":
         node.wrong("delete_when needs mode: upsert, with keys")
     if sink.output not in (None, OutputMode.APPEND) and sink.mode != "upsert":

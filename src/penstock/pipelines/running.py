@@ -9,6 +9,7 @@ Every query has its checkpoint in `<checkpoints>/<pipeline>/checkpoints/<query>`
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from penstock.pipelines.bad_records import STOPPED
 from penstock.pipelines.running_frames import Frames
 from penstock.pipelines.running_progress import QueryProgress
 from penstock.pipelines.running_sinks import PlannedQuery, planned_queries, query_name
+from penstock.pipelines.running_sources import SlotWatch
 from penstock.pipelines.specification import Pipeline
 from penstock.pipelines.status import PipelineStatus, State, write_status
 
@@ -33,6 +35,9 @@ START_POLL_S = 0.05
 #: What Spark says of a query whose sources are not there yet.
 INITIALIZING = ("Initializing StreamExecution", "Initializing sources")
 ERROR_CHARACTERS_MAX = 1000
+#: The last line of a Python traceback; our own errors say what happened in the user's words, whatever they are called.
+_OUR_ERROR = re.compile(r"penstock(?:\.\w+)+: ")
+_PYTHON_ERROR = re.compile(r"[\w.]*Error: ")
 
 Show = Callable[[PipelineStatus], None]
 
@@ -46,6 +51,7 @@ class Run:
         self.state_folder = state_folder
         self._stopping = threading.Event()
         self._progress: list[QueryProgress] = []
+        self._slots = SlotWatch(pipeline)
         self._status = PipelineStatus(
             pipeline.name, State.STARTING, str(pipeline.file) if pipeline.file else None, since_s=time.time()
         )
@@ -65,7 +71,7 @@ class Run:
                 query = self._start(planned, once)
                 started.append(query)
                 self._until_it_reads(query)
-                self._progress.append(QueryProgress(planned, query, self.pipeline))
+                self._progress.append(QueryProgress(planned, query, self.pipeline, self._slots))
             failed = self._watch(started, show)
         except Exception as error:
             self._end(started)
@@ -119,6 +125,7 @@ class Run:
         return None
 
     def _end(self, queries: list[StreamingQuery]) -> None:
+        self._slots.end()
         for query in queries:
             if query.isActive:
                 query.stop()
@@ -140,8 +147,7 @@ def explained(error: BaseException) -> str:
         return f"a record cannot be read: {told}. Mend it, or choose another on_bad_record: drop, or {{topic: …}}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     useful = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "SQLSTATE", "==="))]
-    python = [
-        line for line in useful if ": " in line and line.split(":")[0].rpartition(".")[2].endswith(("Error", "Away"))
-    ]
+    ours = [line.removeprefix(found[0]) for line in useful if (found := _OUR_ERROR.match(line))]
+    python = ours or [line for line in useful if _PYTHON_ERROR.match(line)]
     chosen = (python or useful or [type(error).__name__])[-1 if python else 0]
     return chosen[:ERROR_CHARACTERS_MAX]

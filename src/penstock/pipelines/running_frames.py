@@ -7,8 +7,12 @@ query of bad records reads the same. Checking and running use the same frames, s
 from __future__ import annotations
 
 import importlib
+import sys
+import sysconfig
+from pathlib import Path
 from typing import Any
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -30,6 +34,7 @@ from penstock.pipelines.specification import (
 
 TOPICS = "penstock"
 TABLES = "penstock-table"
+INSTALLED = frozenset({"site-packages", "dist-packages"})
 RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 
 
@@ -150,10 +155,25 @@ class Frames:
             raise StepError(f"{where} cannot be imported, looking in {self.pipeline.folder} first: {error}") from error
         except AttributeError:
             raise StepError(f"the module {step.module} has no function {step.function}") from None
+        _send_modules_of(self.pipeline.folder)
         result = function(*(self.tables[name] for name in step.inputs))
         if not isinstance(result, DataFrame):
             raise StepError(f"{where} must return a DataFrame, and returned {type(result).__name__}")
         return result
+
+
+def _send_modules_of(folder: Path) -> None:
+    """Functions of the user's project travel to the workers as they are: these need not find its modules themselves.
+
+    What is installed (an environment may lie in the folder) is there for the workers too, and stays at home.
+    """
+    python = Path(sysconfig.get_path("stdlib")).resolve()
+    for module in list(sys.modules.values()):
+        file = Path(getattr(module, "__file__", None) or python).resolve()
+        is_installed = file.is_relative_to(python) or bool(INSTALLED.intersection(file.parts))
+        is_own = file.is_relative_to(folder) and file.suffix == ".py" and not is_installed
+        if is_own and module.__name__.partition(".")[0] not in ("__main__", "penstock"):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def client_options(pipeline: Pipeline) -> dict[str, str]:

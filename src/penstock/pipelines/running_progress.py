@@ -9,22 +9,19 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipelines.running_sinks import PlannedQuery
-from penstock.pipelines.specification import Pipeline, TopicSource
+from penstock.pipelines.running_sources import SlotWatch, source_name
+from penstock.pipelines.specification import Pipeline
 from penstock.pipelines.status import QueryStatus, SourceStatus
 
 
 class QueryProgress:
     """Follows one query: what happened in its batches adds up."""
 
-    def __init__(self, planned: PlannedQuery, query: StreamingQuery, pipeline: Pipeline) -> None:
+    def __init__(self, planned: PlannedQuery, query: StreamingQuery, pipeline: Pipeline, slots: SlotWatch) -> None:
         self.planned = planned
         self.query = query
-        self._topics = {
-            topic: source.name
-            for source in pipeline.sources.values()
-            if isinstance(source, TopicSource)
-            for topic in source.topics
-        }
+        self._pipeline = pipeline
+        self._slots = slots
         self._seen = -1
         self._rows = 0
         self._bad = 0
@@ -79,26 +76,30 @@ class QueryProgress:
         )
 
     def _source(self, number: int, progress: dict[str, Any]) -> SourceStatus:
-        end, latest = _offsets(progress.get("endOffset")), _offsets(progress.get("latestOffset"))
-        name = next((self._topics[topic] for topic in end if topic in self._topics), f"source {number + 1}")
+        end, latest = _document(progress.get("endOffset")), _document(progress.get("latestOffset"))
+        name = source_name(self._pipeline, end, str(progress.get("description") or ""), number)
         return SourceStatus(
             name,
             float(progress.get("processedRowsPerSecond") or 0.0),
             int(progress.get("numInputRows") or 0),
-            _lag(end, latest),
+            _lag(_positions(end), _positions(latest)),
+            self._slots.held_back_bytes(name),
         )
 
 
-def _offsets(value: Any) -> dict[str, dict[str, int]]:
-    """Positions of topics, if these are such."""
+def _document(value: Any) -> dict[str, Any]:
+    """An offset as the source wrote it."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
             return {}
-    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-        return {}
-    return value
+    return value if isinstance(value, dict) else {}
+
+
+def _positions(offset: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Positions of topics, if these are such."""
+    return offset if all(isinstance(each, dict) for each in offset.values()) else {}
 
 
 def _lag(end: dict[str, dict[str, int]], latest: dict[str, dict[str, int]]) -> int | None:

@@ -24,6 +24,8 @@ SETTINGS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.driver.host": "127.0.0.1",
+    # Spark takes long errors of Python apart with a regular expression that needs a deep stack
+    "spark.driver.extraJavaOptions": "-Xss4m",
 }
 QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
 
@@ -37,6 +39,8 @@ def make_session(
     chosen = master or wanted.get("spark.master") or DEFAULT_MASTER
     if not chosen.startswith("local") and "spark.driver.host" not in {**pipeline.spark, **(settings or {})}:
         del wanted["spark.driver.host"]  # executors elsewhere must find the driver
+    if chosen.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns of host names that loop back
     builder = SparkSession.builder.appName(f"penstock pipeline {pipeline.name}").master(chosen)
     for setting, value in wanted.items():
         builder = builder.config(setting, value)

@@ -12,11 +12,12 @@ from penstock.pipelines.bad_records import dead_columns, dead_letters
 from penstock.pipelines.formats import encoded, need_columns
 from penstock.pipelines.named_writes import NamedWrites
 from penstock.pipelines.parquet_folder import ParquetFolder
+from penstock.pipelines.relational.table_sink_options import parse_sink_options
+from penstock.pipelines.relational.target import check_columns
 from penstock.pipelines.running_frames import TABLES, TOPICS, Frames, client_options
 from penstock.pipelines.specification import (
     BadRecordsToParquet,
     BadRecordsToTopic,
-    FileSource,
     FormatKind,
     Guarantee,
     OutputMode,
@@ -52,7 +53,7 @@ def planned_queries(frames: Frames) -> list[PlannedQuery]:
         if isinstance(source, TableSource) or source.format.kind in (FormatKind.RAW, FormatKind.PARQUET):
             continue
         query = bad_records_query(frames, source.name)
-        if query is not None and not (isinstance(source, FileSource) and source.is_lookup):
+        if query is not None:
             queries.append(query)
     return queries
 
@@ -66,12 +67,13 @@ def sink_query(frames: Frames, sink: Sink) -> PlannedQuery:
         )
     if isinstance(sink, ParquetSink):
         return _parquet_query(frames, sink.name, "sink", rows, sink)
-    output = sink.output or possible_output(frames.spark, rows)
+    only_adds = isinstance(sink, TableSink) and sink.mode != "upsert"  # a row that changes must not be added again
+    output = sink.output or (OutputMode.APPEND if only_adds else possible_output(frames.spark, rows))
     if isinstance(sink, TopicSink):
         records = encoded(rows, sink)
         return _topic_query(frames.pipeline, sink, records, output)
-    need_columns(rows, (*sink.keys, *filter(None, (sink.delete_when,))))
-    name, options = query_name(frames.pipeline, sink.name), _table_options(sink)
+    name, options = query_name(frames.pipeline, sink.name), table_options(sink)
+    check_columns(parse_sink_options(options, is_stream=True), rows.schema)
     if output is OutputMode.APPEND:
         writer = rows.writeStream.format(TABLES).options(**options, queryName=name).outputMode("append")
     else:
@@ -93,7 +95,7 @@ def _topic_query(pipeline: Pipeline, sink: TopicSink, records: DataFrame, output
     return PlannedQuery(sink.name, "sink", f"topic {sink.topic}", records, writer, output)
 
 
-def _table_options(sink: TableSink) -> dict[str, str]:
+def table_options(sink: TableSink) -> dict[str, str]:
     options = {**sink.options, "url": sink.address, "mode": sink.mode, "create": str(sink.create).lower()}
     if sink.keys:
         options["keys"] = ",".join(sink.keys)

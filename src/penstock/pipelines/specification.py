@@ -269,8 +269,13 @@ class Pipeline:
         return Path.cwd() if self.file is None else self.file.resolve().parent
 
     def bad_records_of(self, source: TopicSource | FileSource) -> BadRecords:
-        """What happens to records of this source that cannot be read."""
-        return source.on_bad_record or self.on_bad_record
+        """What happens to records of this source that cannot be read.
+
+        Files that are looked up are read anew in each batch, so their bad lines cannot be kept once: they stop it.
+        """
+        wanted = source.on_bad_record or self.on_bad_record
+        is_lookup = isinstance(source, FileSource) and source.is_lookup
+        return StopAtBadRecord() if is_lookup and not isinstance(wanted, DropBadRecords) else wanted
 
     def guarantee_of(self, sink: Sink) -> Guarantee | None:
         """What was asked of a sink."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql.types import BooleanType, DataType, StructType
 
 from penstock.pipelines.relational.dialect import Dialect, TableShape
 from penstock.pipelines.relational.failures import NoSuchTable, RelationalError, TableOptionError
-from penstock.pipelines.relational.session import Session, open_session
+from penstock.pipelines.relational.session import Session, dialect_of, open_session
 from penstock.pipelines.relational.table_sink_options import DELETE, INSERT, TOMBSTONES, UPSERT, TableSinkOptions
 
 
@@ -61,14 +62,34 @@ def plan_target(options: TableSinkOptions, schema: StructType) -> Target:
     with open_session(options.address, may_create=options.create, patience_s=options.retry_s) as session:
         shape = session.find_shape()
         if shape is None:
-            if not options.create:
-                raise NoSuchTable(
-                    f"{options.address.database_shown}: there is no table {options.address.table_shown!r}; make it, or "
-                    "let the option create make it"
-                )
-            session.run(create_statement(session.dialect, options, schema))
+            session.run(_create_if_asked(session.dialect, options, schema))
             shape = session.shape()
         return compare(session, options, schema, shape)
+
+
+def check_target(options: TableSinkOptions, schema: StructType) -> None:
+    """What `plan_target` would say, with nothing made and nobody waited for; RelationalError."""
+    check_columns(options, schema)
+    address = options.address
+    file = Path(address.database)
+    if address.kind == "sqlite" and options.create and file.parent.is_dir() and not file.exists():
+        create_statement(dialect_of(address), options, schema)
+        return
+    with open_session(address) as session:
+        shape = session.find_shape()
+        if shape is None:
+            _create_if_asked(session.dialect, options, schema)
+        else:
+            compare(session, options, schema, shape)
+
+
+def _create_if_asked(dialect: Dialect, options: TableSinkOptions, schema: StructType) -> str:
+    if not options.create:
+        raise NoSuchTable(
+            f"{options.address.database_shown}: there is no table {options.address.table_shown!r}; make it, or "
+            "let the option create make it"
+        )
+    return create_statement(dialect, options, schema)
 
 
 def check_columns(options: TableSinkOptions, schema: StructType) -> None:
