@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -145,6 +144,8 @@ class BearerTokens:
 
     def _document(self) -> bytes:
         """Beside the loop; of a file as well, which need not be one that we may write."""
+        import urllib.request
+
         with urllib.request.urlopen(self._url, timeout=FETCH_S_MAX) as answer:
             content: bytes = answer.read(DOCUMENT_BYTES_MAX + 1)
         if len(content) > DOCUMENT_BYTES_MAX:
