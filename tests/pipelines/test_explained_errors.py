@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.pipelines.bad_records import STOPPED
-from penstock.pipelines.running import explained
+from penstock.pipelines.running import TOO_BUSY, explained
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted SQLSTATE: XXKST
   File "/srv/sink.py", line 3, in write
@@ -33,6 +33,10 @@ def test_the_line_that_says_it(last: str, told: str) -> None:
 def test_without_a_traceback() -> None:
     assert explained(RuntimeError("one\ntwo")) == "one"
     assert explained(RuntimeError()) == "RuntimeError"
+
+
+def test_a_machine_that_is_too_busy() -> None:
+    assert explained(RuntimeError("[X] Job aborted\nPython worker failed to connect back.\n at y")) == TOO_BUSY
 
 
 def test_a_bad_record_says_what_can_be_done() -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.pipelines.reading import read_document
-from penstock.pipelines.running import Run
+from penstock.pipelines.running import TOO_BUSY, Run
 from penstock.pipelines.running_session import register_sources
 from penstock.pipelines.specification import Pipeline
 from penstock.pipelines.status import PipelineStatus, State
 from penstock.testing.broker_process import BrokerProcess
+
+BUSY_MAX = 3
 
 
 def document(broker: BrokerProcess, **parts: Any) -> dict[str, Any]:
@@ -29,8 +31,12 @@ def run_once(spark: Any, pipeline: Pipeline, folder: Path) -> PipelineStatus:
 
 
 def finish(spark: Any, pipeline: Pipeline, folder: Path) -> PipelineStatus:
-    """Run what is there; it must not fail."""
+    """Run what is there; it must not fail. On a machine that is too busy it is started again, as a user would."""
     last = run_once(spark, pipeline, folder)
+    for _ in range(BUSY_MAX):
+        if TOO_BUSY not in (last.last_error or ""):
+            break
+        last = run_once(spark, pipeline, folder)
     assert last.state is State.FINISHED, last.last_error
     return last
 

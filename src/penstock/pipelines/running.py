@@ -35,6 +35,12 @@ START_POLL_S = 0.05
 #: What Spark says of a query whose sources are not there yet.
 INITIALIZING = ("Initializing StreamExecution", "Initializing sources")
 ERROR_CHARACTERS_MAX = 1000
+#: What Spark says of a Python process that did not start within the ten seconds that it gives it.
+NOT_CONNECTED = "Python worker failed to connect back"
+TOO_BUSY = (
+    "Spark's Python worker did not start in time: the machine is too busy, or PYSPARK_PYTHON is a Python that does not "
+    "work. Started again, the pipeline goes on where it was"
+)
 #: The last line of a Python traceback; our own errors say what happened in the user's words, whatever they are called.
 _OUR_ERROR = re.compile(r"penstock(?:\.\w+)+: ")
 _PYTHON_ERROR = re.compile(r"[\w.]*Error: ")
@@ -145,6 +151,8 @@ def explained(error: BaseException) -> str:
     if STOPPED in text:
         told = text[text.index(STOPPED) + len(STOPPED) :].strip().splitlines()[0]
         return f"a record cannot be read: {told}. Mend it, or choose another on_bad_record: drop, or {{topic: …}}"
+    if NOT_CONNECTED in text:
+        return TOO_BUSY
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     useful = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "SQLSTATE", "==="))]
     ours = [line.removeprefix(found[0]) for line in useful if (found := _OUR_ERROR.match(line))]

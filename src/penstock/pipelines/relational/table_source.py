@@ -11,6 +11,7 @@ from penstock.pipelines.relational.change_columns import change_schema
 from penstock.pipelines.relational.changes import ChangesReader
 from penstock.pipelines.relational.failures import TableOptionError
 from penstock.pipelines.relational.growing import GrowingReader
+from penstock.pipelines.relational.growing_column import growing_column
 from penstock.pipelines.relational.session import Session, open_session
 from penstock.pipelines.relational.snapshot import SnapshotReader
 from penstock.pipelines.relational.source_options import CHANGES, GROWING, SourceOptions, parse_source_options
@@ -31,6 +32,8 @@ def _table_schema(session: Session, options: SourceOptions) -> StructType:
     unknown = [name for name in options.columns if name not in names]
     if unknown:
         raise TableOptionError("columns", f"{session.address} has no column {unknown[0]!r}; it has {', '.join(names)}")
+    if options.mode == GROWING:
+        growing_column(shape, options)  # says what is wrong with it before anything runs
     found = (shape.column(name) for name in options.columns or names)
     return StructType([StructField(each.name, each.spark_type, each.nullable) for each in found if each is not None])
 

@@ -1,0 +1,151 @@
+"""What `check` finds without running anything, and whether the plan says what holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.pipelines import checking
+from penstock.pipelines.checking import Findings, check_pipeline
+from penstock.pipelines.running_session import register_sources
+from penstock.testing.broker_process import BrokerProcess, free_port
+
+from .whole_pipelines import read
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "id long, sku string, amount double, at timestamp"
+
+
+@pytest.fixture
+def found(spark: Any, broker: BrokerProcess, new_topic: Any, tmp_path: Path) -> Any:
+    """Checks a pipeline over one topic, with these parts beside."""
+    topic = new_topic()
+    register_sources(spark)
+
+    def check(sources: dict[str, Any] | None = None, **parts: Any) -> Findings:
+        orders = {"topic": topic, "format": "json", "schema": SCHEMA}
+        all_sources = {"orders": orders, **(sources or {})}
+        return check_pipeline(spark, read(tmp_path, broker, sources=all_sources, **parts))
+
+    return check
+
+
+def mistakes(findings: Findings) -> dict[str, str]:
+    return {each.key: each.text for each in findings.mistakes}
+
+
+def make_tables(folder: Path) -> None:
+    with sqlite3.connect(folder / "shop.db") as connection:
+        connection.execute("create table ids (id integer primary key, note text not null)")
+        connection.execute("create table free (id integer, amuont real)")
+    connection.close()
+
+
+def test_sql(found: Any) -> None:
+    """Each mistake once, with its place; what depends on a wrong step is not told again."""
+    told = found(
+        steps={
+            "wrong": "select id,\n  skuu from orders",
+            "after": "select * from wrong",
+            "text": "select id frm orders where",
+            "nowhere": "select * from ordesr",
+        },
+        sinks={"out": {"from": "after", "parquet": "out"}, "good": {"from": "orders", "parquet": "good"}},
+    )
+    texts = mistakes(told)
+    assert set(texts) == {"steps.wrong", "steps.text", "steps.nowhere"}
+    assert "skuu" in texts["steps.wrong"] and "sku" in texts["steps.wrong"]
+    assert "line 2, position 3" in texts["steps.wrong"]
+    assert "line 1" in texts["steps.text"]
+    assert "ordesr" in texts["steps.nowhere"]
+    assert "SQLSTATE" not in str(texts) and "Project" not in str(texts)
+    assert "sink good  orders → parquet" in told.plan and "exactly once" in told.plan
+
+
+def test_topics_and_columns(found: Any, new_topic: Any) -> None:
+    there = new_topic()
+    sinks = {
+        "a": {"from": "orders", "topic": "not-there", "format": "json"},
+        "b": {"from": "orders", "topic": there, "format": "json", "key": "skuu"},
+        "c": {"from": "orders", "topic": there, "format": "string"},
+        "d": {"from": "orders", "parquet": "d", "date": "when"},
+        "e": {"from": "orders", "topic": there, "format": "json", "timestamp": "sku"},
+    }
+    texts = mistakes(found(sinks=sinks, on_bad_record={"topic": "no-dead"}))
+    assert "not-there does not exist" in texts["sinks.a.topic"]
+    assert "no-dead does not exist" in texts["on_bad_record.topic"]
+    assert "skuu" in texts["sinks.b"]
+    assert "one column" in texts["sinks.c"]
+    assert "when" in texts["sinks.d"]
+    assert "not a timestamp" in texts["sinks.e"]
+
+
+def test_tables(found: Any, tmp_path: Path) -> None:
+    """Sources and sinks; nothing is made by looking."""
+    make_tables(tmp_path)
+    nobody = f"postgresql://me:secret@127.0.0.1:{free_port()}/shop/items"
+    sources = {
+        "none": {"table": "sqlite:shop.db/none"},
+        "away": {"table": nobody},
+        "no_column": {"table": "sqlite:shop.db/ids", "follow": "updated_at"},
+    }
+    upsert = {"mode": "upsert", "keys": "id"}
+    sinks = {
+        "missing": {"from": "ids", "table": "sqlite:shop.db/none"},
+        "made": {"from": "ids", "table": "sqlite:new.db/none", "create": True, **upsert},
+        "lacks": {"from": "ids", "table": "sqlite:shop.db/ids", **upsert},
+        "unknown": {"from": "amounts", "table": "sqlite:shop.db/free"},
+        "no_index": {"from": "ids", "table": "sqlite:shop.db/free", **upsert},
+        "no_key": {"from": "amounts", "table": "sqlite:shop.db/free", "mode": "upsert", "keys": "sku"},
+        "nobody": {"from": "ids", "table": nobody},
+        "added_again": {"from": "counts", "table": "sqlite:shop.db/free"},
+    }
+    steps = {
+        "ids": "select id from orders",
+        "amounts": "select id, amount from orders",
+        "counts": "select count(*) as id from orders",
+    }
+    told = found(sources=sources, steps=steps, sinks=sinks)
+    texts = mistakes(told)
+    assert "no table 'none'" in texts["sources.none"]
+    assert "updated_at" in texts["sources.no_column"]
+    assert "no table 'none'" in texts["sinks.missing.table"]
+    assert "'note'" in texts["sinks.lacks.table"] and "may not be null" in texts["sinks.lacks.table"]
+    assert "did you mean 'amuont'" in texts["sinks.unknown.table"]
+    assert "unique index" in texts["sinks.no_index.table"]
+    assert "sku" in texts["sinks.no_key"]
+    assert "127.0.0.1" in texts["sources.away"] and "127.0.0.1" in texts["sinks.nobody.table"]
+    assert "sinks.added_again" in texts
+    assert not [key for key in texts if key.startswith("sinks.made")]
+    assert not (tmp_path / "new.db").exists()
+    assert "secret" not in str(texts) + told.plan
+
+
+def test_brokers_that_are_away(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+    sources = {"orders": {"topic": "orders", "format": "json", "schema": SCHEMA}}
+    away = f"127.0.0.1:{free_port()}"
+    sinks = {"out": {"from": "orders", "topic": "out", "format": "json"}}
+    told = check_pipeline(spark, read(tmp_path, broker, sources=sources, sinks=sinks, brokers=away))
+    assert away in mistakes(told)["brokers"]
+    assert "exactly once" not in told.plan
+
+
+@pytest.mark.parametrize("asked", ["exactly once", "at least once", None])
+def test_brokers_that_cannot_commit_as_one(
+    found: Any, new_topic: Any, monkeypatch: pytest.MonkeyPatch, asked: str | None
+) -> None:
+    """The plan promises of a topic what these brokers can do, and asking for more is a mistake."""
+    monkeypatch.setattr(checking, "is_offered", lambda connection: False)
+    parts = {"guarantee": asked} if asked else {}
+    sinks = {
+        "out": {"from": "orders", "topic": new_topic(), "format": "json"},
+        "files": {"from": "orders", "parquet": "files"},
+    }
+    told = found(sinks=sinks, **parts)
+    plan = {line.split()[1]: line for line in told.plan.splitlines() if line.startswith("  sink")}
+    assert plan["out"].endswith("(append, at least once)") and plan["files"].endswith("(append, exactly once)")
+    assert ("sinks.out.guarantee" in mistakes(told)) == (asked == "exactly once")
