@@ -26,6 +26,7 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 10.0
+ANSWER_STEP_S = 0.2
 METADATA_STEP_S = 1.0
 
 UNREACHABLE_ERRORS = {
@@ -88,9 +89,24 @@ class Connection:
     def answer(self, future: Future[Result], subject: str) -> Result:
         """The answer of an admin request; `subject` begins the sentence of a failure ("topic 'orders'")."""
         try:
-            return future.result(ANSWER_TIMEOUT_S + 5)
+            return self.outcome(future, subject)
         except KafkaException as error:
             raise self.failure(error.args[0], subject) from error
+
+    def outcome(self, future: Future[Result], subject: str) -> Result:
+        """The same for who wants to look at the KafkaException first. What the client says in the background, such as
+        that a login failed, ends the wait at once."""
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S + 5
+        while True:
+            try:
+                return future.result(ANSWER_STEP_S)
+            except TimeoutError:
+                if self._admin is not None:
+                    self._admin.poll(0)
+                if self._refusal is not None:
+                    raise self.failure(self._refusal, subject) from None
+                if time.monotonic() > deadline:
+                    raise
 
     def metadata(self, admin: AdminClient) -> Any:
         """Brokers and topics of the cluster. Waits in steps, for Python hears Ctrl-C only between them."""
@@ -99,7 +115,9 @@ class Connection:
             try:
                 return admin.list_topics(timeout=METADATA_STEP_S)
             except KafkaException as error:
-                if error.args[0].code() not in UNREACHABLE_ERRORS or time.monotonic() > deadline:
+                admin.poll(0)  # what the client has to say in the background, such as a login that failed
+                is_final = error.args[0].code() not in UNREACHABLE_ERRORS or self._refusal is not None
+                if is_final or time.monotonic() > deadline:
                     raise self.failure(error.args[0], "the list of topics") from error
 
     def failure(self, error: KafkaError, subject: str) -> Failure:
@@ -112,7 +130,9 @@ class Connection:
         code = error.code()
         text = error.str().removeprefix("Broker: ").removeprefix("Local: ").rstrip(".")
         if code in UNREACHABLE_ERRORS:
-            return Failure(f"{subject}: no answer from the broker at {self.bootstrap} ({text})", ExitCode.UNREACHABLE)
+            advice = "" if "security.protocol" in self.settings else "; if it wants TLS or a login: --client-config"
+            told = f"{subject}: no answer from the broker at {self.bootstrap} ({text}){advice}"
+            return Failure(told, ExitCode.UNREACHABLE)
         if code in NOT_FOUND_ERRORS:
             return Failure(f"{subject} does not exist", ExitCode.NOT_FOUND)
         if code == KafkaError.TOPIC_ALREADY_EXISTS:

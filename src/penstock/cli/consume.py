@@ -135,6 +135,7 @@ class Reading:
         self._ends: dict[Place, int] = {}
         self._done: dict[Place, int] = {}
         self._had: set[Place] = set()
+        self._group: str | None = None
         self._joined_s: float | None = None
 
     def read_partitions(self, topics: list[str], partitions: list[int] | None, point: StartingPoint) -> None:
@@ -158,6 +159,7 @@ class Reading:
         """Reads as a member of a group; commits after the output has been flushed, so nothing is skipped."""
         describe_topics(self._connection, self._connection.admin(), topics)
         self._check_groups_are_served()
+        self._group = group
         consumer = self._consumer(group)
         started_s = time.monotonic()
 
@@ -284,7 +286,7 @@ class Reading:
             offset = message.offset() or 0
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._check_error(error, place)
+                self._check_error(error, message.topic(), place[1])
             elif error is not None:
                 if place in self._ends:
                     done[place] = offset if self._follow else min(offset, self._ends[place])
@@ -309,9 +311,15 @@ class Reading:
         self._connection.brokers_down = False
         note(f"lost the broker at {self._connection.bootstrap}; waiting for it")
 
-    def _check_error(self, error: KafkaError, place: Place) -> None:
+    def _check_error(self, error: KafkaError, topic: str | None, partition: int) -> None:
+        """Errors without a topic are the group's, which the client looks for even if it is not to use one."""
+        if topic is None and self._group is None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return
         if error.fatal() or not error.retriable():
-            raise self._connection.failure(error, f"partition {place[1]} of topic '{place[0]}'")
+            group = "the consumer" if self._group is None else f"group '{self._group}'"
+            raise self._connection.failure(
+                error, group if topic is None else f"partition {partition} of topic '{topic}'"
+            )
 
     def _mark(self, place: Place, next_offset: int) -> None:
         """A partition is finished when its end, as it was at the start, has been reached."""

@@ -176,7 +176,11 @@ class Sending:
         try:
             self._send(message, partial(self._on_delivery, number))
         except KafkaException as error:
+            if error.args[0].fatal():
+                raise self._given_up(error) from error
             self._on_delivery(number, error.args[0], None)
+        except SystemError as error:
+            raise self._given_up(error) from error
         except (ValueError, TypeError, OverflowError) as error:
             raise Failure(f"line {number}: {error}") from error
         if self._interactive:
@@ -214,8 +218,20 @@ class Sending:
 
     def _flush(self) -> None:
         """Waits in small steps, so that Ctrl-C is heard; the client gives up on a message by itself."""
-        while self._producer.flush(FLUSH_STEP_S):
-            pass
+        try:
+            while self._producer.flush(FLUSH_STEP_S):
+                pass
+        except (KafkaException, SystemError) as error:
+            raise self._given_up(error) from error
+
+    def _given_up(self, error: BaseException) -> Failure:
+        """The client can write no more, as when it gets no producer id. It may say so in the middle of a report of a
+        delivery, and then Python finds a second error around it."""
+        while not isinstance(error, KafkaException):
+            if error.__cause__ is None:
+                raise error
+            error = error.__cause__
+        return self._connection.failure(error.args[0], f"topic '{self._topic}'")
 
 
 def _lines(source: IO[bytes], binary: bool) -> Iterator[tuple[int, bytes]]:

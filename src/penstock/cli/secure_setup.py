@@ -49,6 +49,7 @@ def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
     """Make what is missing; `bootstrap` is written down for clients."""
     folder = data / "security"
     is_new = not (folder / "broker.pem").exists()
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = Authority(folder)
     folder.chmod(0o700)
     if is_new:

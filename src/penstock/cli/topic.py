@@ -235,7 +235,7 @@ def delete(
     answers = admin.delete_topics(names, request_timeout=ANSWER_TIMEOUT_S)
     for name in names:
         try:
-            answers[name].result(ANSWER_TIMEOUT_S + 5)
+            connection.outcome(answers[name], f"topic '{name}'")
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise connection.failure(error.args[0], f"topic '{name}'") from error

@@ -22,7 +22,7 @@ def describe_topics(connection: Connection, admin: AdminClient, names: Sequence[
     descriptions = []
     for name in names:
         try:
-            descriptions.append(answers[name].result(ANSWER_TIMEOUT_S + 5))
+            descriptions.append(connection.outcome(answers[name], f"topic '{name}'"))
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise unknown_topic(connection, admin, name) from error
