@@ -6,12 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from penstock.testing.apache_kafka import NoApacheKafka, find_jars
 
 # how long an example takes says more about the machine than about us
-settings.register_profile("penstock", deadline=None)
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and all that they start with them.
