@@ -21,7 +21,7 @@ def test_members_come_and_go(
 ) -> None:
     if groups.name.endswith("consumer-protocol") and not pytestconfig.getoption("--long"):
         pytest.skip(
-            "NOT TESTED IN THE SHORT FORM: one run in fourteen, a member that was paused reads on where its successor "
+            "NOT TESTED IN THE SHORT FORM: about one run in ten, a member that was paused reads on where its successor "
             "stopped, without having told that it lost the partition; whether the client or we are to blame is open"
         )
     topic = new_group_topic(partitions=6)
