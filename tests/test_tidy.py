@@ -21,7 +21,7 @@ FORBIDDEN_IN_PURE = {"asyncio", "socket", "threading", "time", "random", "os", "
 SHELL_PACKAGES = ("broker", "log", "zookeeper")
 FORBIDDEN_IN_SHELL = {"socket", "time", "random", "os", "uvloop", "selectors", "subprocess"}
 FORBIDDEN_NAMES = {"common", "utils", "util", "helpers", "manager", "coordinator", "misc"}
-HEAVY_AND_RARE = {"pyspark", "pyarrow", "pandas", "re2", "jwt", "urllib"}
+HEAVY_AND_RARE = {"pyspark", "pyarrow", "pandas", "re2", "jwt", "urllib", "cramjam", "tempfile"}
 TABLE_OF_COMMANDS = "cli/main.py"
 #: Run by their names rather than imported: programs, plugins, and declarations that the next rooms will use.
 ROOTS = {

@@ -36,6 +36,12 @@ def open_directory(disk: SimDisk, path: str = PATH, node_id: int = 1, cluster_id
     return LogDirectory.open(disk, FixedClock(), chance, path, node_id=node_id, cluster_id=cluster_id)
 
 
+def test_all_logs_of_a_directory_share_one_cache_of_files() -> None:
+    directory = open_directory(SimDisk())
+    logs = [directory.open_partition(TopicPartition("orders", number), TOPIC_ID, CONFIG) for number in range(3)]
+    assert all(log.files is directory.files for log in logs)
+
+
 def append(bench: Any, log: Any, count: int = 1) -> None:
     batch = bench.batch([b"v"] * count)
     log.append_as_leader(batch, read_header(batch), 0, bench.clock.now_ms)

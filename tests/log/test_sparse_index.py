@@ -11,7 +11,7 @@ from penstock.testing.sim_disk import SimDisk
 
 def new_index(count: int = 0, written: bool = True) -> tuple[SimDisk, SparseIndex]:
     disk = SimDisk()
-    index = SparseIndex(FileCache(disk), "/i", OFFSET_ENTRY, fresh=True)
+    index = SparseIndex(FileCache(disk), "/i", "", OFFSET_ENTRY, fresh=True)
     for number in range(count):
         index.append(10 * number + 5, 100 * number + 50)
     if written:
@@ -94,7 +94,7 @@ def test_an_entry_that_the_disk_does_not_take_is_kept_in_memory() -> None:
 def test_zeros_at_the_end_are_padding() -> None:
     disk, index = new_index(5)
     disk.open("/i").truncate(4000)
-    again = SparseIndex(FileCache(disk), "/i", OFFSET_ENTRY)
+    again = SparseIndex(FileCache(disk), "/i", "", OFFSET_ENTRY)
     assert len(again) == 5
     assert again.find_by_key(10_000) == index.last()
 
@@ -102,7 +102,7 @@ def test_zeros_at_the_end_are_padding() -> None:
 def test_an_index_of_zeros_only_is_empty() -> None:
     disk = SimDisk()
     disk.open("/i", create=True).truncate(12 * 100)
-    assert len(SparseIndex(FileCache(disk), "/i", TIME_ENTRY)) == 0
+    assert len(SparseIndex(FileCache(disk), "/i", "", TIME_ENTRY)) == 0
 
 
 @pytest.mark.parametrize("size_bytes", [1, 7, 9, 4001])
@@ -110,9 +110,9 @@ def test_half_an_entry_is_damage(size_bytes: int) -> None:
     disk = SimDisk()
     disk.open("/i", create=True).truncate(size_bytes)
     with pytest.raises(DamagedIndex):
-        SparseIndex(FileCache(disk), "/i", OFFSET_ENTRY).last()
+        SparseIndex(FileCache(disk), "/i", "", OFFSET_ENTRY).last()
 
 
 def test_a_missing_file_is_damage() -> None:
     with pytest.raises(DamagedIndex, match="missing"):
-        SparseIndex(FileCache(SimDisk()), "/i", OFFSET_ENTRY).find_by_key(1)
+        SparseIndex(FileCache(SimDisk()), "/i", "", OFFSET_ENTRY).find_by_key(1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,6 +115,8 @@ def _trust(context: ssl.SSLContext, trusted: str) -> None:
 
 def load_identity(context: ssl.SSLContext, certificate: str, key: str, password: str | None) -> None:
     """OpenSSL takes a key only from a file, so there is one for a moment, which nobody else can read."""
+    import tempfile
+
     text = certificate if certificate == key else f"{key.strip()}\n{certificate.strip()}\n"
     descriptor, path = tempfile.mkstemp(prefix="penstock-", suffix=".pem")
     try:

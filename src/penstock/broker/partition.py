@@ -35,7 +35,7 @@ from penstock.log.partition_log import Appended, PartitionLog
 from penstock.log.producers import ALL_STABLE
 from penstock.log.scrub import Scrub
 from penstock.replication.follower import followed_high_watermark
-from penstock.replication.leader import Leader, Membership
+from penstock.replication.leader import Leader, Membership, members
 from penstock.wire.batch import BatchHeader
 from penstock.wire.control import ControlType
 from penstock.zookeeper.topic_znodes import NO_LEADER, PartitionState
@@ -198,7 +198,7 @@ class Partition:
         return True
 
     def _lead(self, state: PartitionState, broker_id: int) -> bool:
-        membership = Membership(state.replicas, frozenset(state.isr), state.partition_epoch)
+        membership = Membership(state.replicas, members(state.isr), state.partition_epoch)
         now_ms = int(self._clock.monotonic() * 1000)
         leader = self.leader
         if leader is not None and leader.epoch == state.leader_epoch:

@@ -46,6 +46,7 @@ class Partitions:
         ]
         self._view = view
         self._lease = lease
+        self._on_storage_failure = self._storage_failed  # one for all partitions
         self._on_roles: list[Callable[[list[Partition]], None]] = []
         self.cordoned: frozenset[str] = frozenset()
         self._world = world
@@ -245,7 +246,7 @@ class Partitions:
         self._forget_stored(name, directory)
         high_watermark = directory.high_watermarks.get(name, 0)
         partition = Partition(
-            name, topic.topic_id, log, config, high_watermark, self._world, self._lease, self._storage_failed
+            name, topic.topic_id, log, config, high_watermark, self._world, self._lease, self._on_storage_failure
         )
         partition.record = self.record
         return partition, directory

@@ -48,6 +48,9 @@ class RecoveryReport:
     rebuilt: list[str] = field(default_factory=list)
 
 
+CLEANLY_OPENED = RecoveryReport(was_clean=True)  # what most logs say, and share
+
+
 @dataclass(slots=True)
 class LoadedLog:
     """The parts of a log, ready for use."""
@@ -118,7 +121,7 @@ class Loader:
             start_offset=start_offset,
             recovery_point=recovery_point,
             cleaned_offset=min(self._cleaned_offset, end_offset),
-            report=self._report,
+            report=CLEANLY_OPENED if self._report == CLEANLY_OPENED else self._report,
             unsynced=self._unsynced,
         )
 

@@ -135,7 +135,7 @@ class PartitionLog(LogEnd):
         durable what `recovery_point` and `start_offset` are then.
         """
         folder = f"{directory}/{folder_name or topic_partition}"
-        files = files or FileCache(disk)
+        files = FileCache(disk) if files is None else files
         is_new = claim_folder(disk, folder, topic_id)
         loaded = Loader(
             files,

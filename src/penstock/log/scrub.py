@@ -23,6 +23,7 @@ class Scrubbed(NamedTuple):
 
 
 NOTHING_LEFT = Scrubbed(0, None)
+NOTHING_DAMAGED: frozenset[Segment] = frozenset()  # one for all logs: an empty set has 200 bytes
 
 
 class Scrub:
@@ -32,7 +33,7 @@ class Scrub:
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
-        self._damaged: frozenset[Segment] = frozenset()
+        self._damaged: frozenset[Segment] = NOTHING_DAMAGED
 
     @property
     def has_work(self) -> bool:

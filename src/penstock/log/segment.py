@@ -39,11 +39,11 @@ class Segment(SegmentEnd):
     __slots__ = (
         "_files",
         "_places",
+        "_suffix",
         "created_ms",
         "index",
         "indexes_missing",
         "is_replaced",
-        "log_path",
         "max_timestamp_known",
         "stem",
         "time_index",
@@ -70,16 +70,20 @@ class Segment(SegmentEnd):
             int, int
         ] = {}  # where batches begin after which a reader was told to go on: offset → position
         self.stem = stem = f"{folder}/{base_offset:020d}"
-        self.log_path = stem + names.LOG + suffix
-        self.index = SparseIndex(files, stem + names.INDEX + suffix, OFFSET_ENTRY, fresh=fresh)
-        self.time_index = SparseIndex(files, stem + names.TIME_INDEX + suffix, TIME_ENTRY, fresh=fresh)
-        self.txn_index = TransactionIndex(files, stem + names.TXN_INDEX + suffix, exists=has_txn_index)
+        self._suffix = names.LOG + suffix
+        self.index = SparseIndex(files, stem, names.INDEX + suffix, OFFSET_ENTRY, fresh=fresh)
+        self.time_index = SparseIndex(files, stem, names.TIME_INDEX + suffix, TIME_ENTRY, fresh=fresh)
+        self.txn_index = TransactionIndex(files, stem, names.TXN_INDEX + suffix, exists=has_txn_index)
         self.created_ms = created_ms
         self.max_timestamp_known = fresh
         self.verified_from = 0  # written or checked by this process: everything from this position on …
         self.verified_parts = Intervals()  # … and these parts before it
         self.indexes_missing = False
         self.is_replaced = False  # by compaction; whoever holds it may read on, and changes nothing on the disk
+
+    @property
+    def log_path(self) -> str:
+        return self.stem + self._suffix
 
     # -- writing
 
@@ -167,10 +171,10 @@ class Segment(SegmentEnd):
 
     def unpin(self) -> None:
         """Go by the names that the files of a segment have in a log."""
-        self.log_path = self.stem + names.LOG
-        self.txn_index.path = self.stem + names.TXN_INDEX
-        self.index.unpin(self.stem + names.INDEX)
-        self.time_index.unpin(self.stem + names.TIME_INDEX)
+        self._suffix = names.LOG
+        self.txn_index.suffix = names.TXN_INDEX
+        self.index.unpin(names.INDEX)
+        self.time_index.unpin(names.TIME_INDEX)
         self.let_go()
 
     def let_go(self) -> None:

@@ -25,8 +25,7 @@ PENDING_ENTRIES_MAX = 256
 BLOCK_ENTRIES = 32
 
 
-def _no_entries() -> tuple[array[int], array[int]]:
-    return array("q"), array("q")
+_NO_ENTRIES = array("q"), array("q")  # of all indexes that have none in memory; never appended to
 
 
 class DamagedIndex(Exception):
@@ -36,16 +35,21 @@ class DamagedIndex(Exception):
 class SparseIndex:
     """One index file and the entries that are not in it yet."""
 
-    __slots__ = ("_entry", "_files", "_pending", "_pinned", "_stored", "is_held", "path")
+    __slots__ = ("_entry", "_files", "_pending", "_pinned", "_stem", "_stored", "_suffix", "is_held")
 
-    def __init__(self, files: FileCache, path: str, entry: Struct, *, fresh: bool = False) -> None:
+    def __init__(self, files: FileCache, stem: str, suffix: str, entry: Struct, *, fresh: bool = False) -> None:
         self._files = files
-        self.path = path
+        self._stem = stem  # the segment's
+        self._suffix = suffix
         self._pinned: File | None = None
         self._entry = entry
-        self._pending = _no_entries()  # replaced, never emptied: a thread that reads may hold the old pair
+        self._pending = _NO_ENTRIES  # replaced, never emptied: a thread that reads may hold the old pair
         self._stored: int | None = 0 if fresh else None  # entries in the file; None: not looked at yet
         self.is_held = False  # keep all entries in memory: the file still belongs to the index that this one replaces
+
+    @property
+    def path(self) -> str:
+        return self._stem + self._suffix
 
     def __len__(self) -> int:
         return self._stored_count() + len(self._pending[0])
@@ -62,9 +66,9 @@ class SparseIndex:
         """Use this file from now on (the one that is there now if none is given), whatever its name leads to later."""
         self._pinned = file or self._open()
 
-    def unpin(self, path: str) -> None:
+    def unpin(self, suffix: str) -> None:
         """Go by a name again, the one that the file has now."""
-        self.path = path
+        self._suffix = suffix
         self._pinned = None
 
     def _open(self, *, create: bool = False) -> File:
@@ -83,6 +87,8 @@ class SparseIndex:
 
     def append(self, key: int, value: int) -> None:
         """Add an entry; a disk that cannot take it now will be asked again."""
+        if self._pending is _NO_ENTRIES:
+            self._pending = array("q"), array("q")
         keys, values = self._pending
         values.append(value)
         keys.append(key)
@@ -102,7 +108,7 @@ class SparseIndex:
         if keys:
             file.write([b"".join(map(self._entry.pack, keys, values))], stored * self._entry.size)
             self._stored = stored + len(keys)
-            self._pending = _no_entries()
+            self._pending = _NO_ENTRIES
 
     def find_by_key(self, key: int) -> tuple[int, int] | None:
         """The last entry whose key is not above this one."""
@@ -149,7 +155,7 @@ class SparseIndex:
 
     def clear(self) -> None:
         """Forget every entry, in the file too."""
-        self._pending = _no_entries()
+        self._pending = _NO_ENTRIES
         self._stored = 0
         try:
             file = self._open()

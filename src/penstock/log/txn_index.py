@@ -32,14 +32,19 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of one segment."""
 
-    __slots__ = ("_changed", "_entries", "_files", "_written", "path")
+    __slots__ = ("_changed", "_entries", "_files", "_stem", "_written", "suffix")
 
-    def __init__(self, files: FileCache, path: str, *, exists: bool) -> None:
+    def __init__(self, files: FileCache, stem: str, suffix: str, *, exists: bool) -> None:
         self._files = files
-        self.path = path
+        self._stem = stem  # the segment's
+        self.suffix = suffix
         self._entries: list[AbortedTransaction] | None = None if exists else []
         self._written = 0  # how many of the entries are in the file
         self._changed = False  # the file has been changed since it was asked about
+
+    @property
+    def path(self) -> str:
+        return self._stem + self.suffix
 
     def append(self, aborted: AbortedTransaction) -> None:
         self.entries().append(aborted)

@@ -22,6 +22,7 @@ This is decided here; the shell sends the changes to the controller and brings i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 NO_OFFSET = -1
@@ -34,6 +35,12 @@ class Membership(NamedTuple):
     replicas: tuple[int, ...]
     isr: frozenset[int]
     partition_epoch: int
+
+
+@lru_cache
+def members(isr: tuple[int, ...]) -> frozenset[int]:
+    """The ISR as a set, of which there are few different ones: partitions share them."""
+    return frozenset(isr)
 
 
 class IsrChange(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import cache
 from mmap import mmap
 from struct import Struct
-
-import cramjam
+from typing import Any
 
 from penstock.base.world import Buffer
 
@@ -47,17 +47,25 @@ _FIRST_TRY_RATIO = 8
 _FIRST_TRY_SIZE_MIN = 4 * 1024
 
 
+@cache
+def _codecs() -> Any:
+    """The library of the codecs, loaded for the first batch that is looked into: many brokers never see one."""
+    import cramjam
+
+    return cramjam
+
+
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
     """The data as this codec stores it inside a batch; without a level, the codec's own default."""
     if codec is Compression.NONE:
         return bytes(data)
     if codec is Compression.GZIP:
-        return bytes(cramjam.gzip.compress(data, level=6 if level is None else level))
+        return bytes(_codecs().gzip.compress(data, level=6 if level is None else level))
     if codec is Compression.SNAPPY:
         return _compress_xerial(memoryview(data))
     if codec is Compression.LZ4:
         return _compress_lz4(data, level)
-    return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
+    return bytes(_codecs().zstd.compress(data, level=3 if level is None else level))
 
 
 def decompress(codec: Compression, data: Buffer, *, size_bytes_max: int) -> bytes:
@@ -81,13 +89,13 @@ class Inflater:
         self._memory = bytearray()
 
     def decompress(self, codec: Compression, data: Buffer) -> Buffer:
-        inflate_into = _INFLATE_INTO.get(codec)
-        if inflate_into is None:
+        if codec in (Compression.NONE, Compression.SNAPPY):
             return decompress(codec, data, size_bytes_max=self._size_bytes_max)
         if self._memory:
+            inflate_into = _inflate_into(codec)
             try:
                 return memoryview(self._memory)[: inflate_into(data, self._memory)]
-            except cramjam.DecompressionError:
+            except _codecs().DecompressionError:
                 pass  # too small, or the data is damaged: the next attempt tells
         inflated = decompress(codec, data, size_bytes_max=self._size_bytes_max)
         room = min(2 * len(inflated), self._kept_bytes_max)
@@ -100,7 +108,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     # The Java client refuses frames whose blocks refer to earlier blocks. Its own default is the fast compressor; the
     # library's would be one that takes six times as long.
     fast_unless = _LZ4_FAST if level is None else level
-    compressor = cramjam.lz4.Compressor(level=fast_unless, content_checksum=False, block_linked=False)
+    compressor = _codecs().lz4.Compressor(level=fast_unless, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
@@ -108,7 +116,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 def _compress_xerial(data: memoryview) -> bytes:
     parts = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_SIZE]))
+        block = bytes(_codecs().snappy.compress_raw(data[start : start + _XERIAL_BLOCK_SIZE]))
         parts += (_XERIAL_LENGTH.pack(len(block)), block)
     return b"".join(parts)
 
@@ -142,40 +150,39 @@ def _decompress_xerial(data: memoryview, size_bytes_max: int) -> bytes:
 def _decompress_snappy_block(data: memoryview, size_bytes_max: int) -> bytearray:
     """One block; its first bytes say how large it becomes, and the codec holds it to that."""
     try:
-        size_bytes = cramjam.snappy.decompress_raw_len(data)
+        size_bytes = _codecs().snappy.decompress_raw_len(data)
         if size_bytes > size_bytes_max:
             raise CompressionError(f"snappy: inflates to more than the {size_bytes_max} bytes that are allowed")
         if size_bytes > _SNAPPY_RATIO_MAX * len(data):
             raise CompressionError(f"snappy: {len(data)} bytes cannot hold {size_bytes}")
         block = bytearray(size_bytes)
-        if cramjam.snappy.decompress_raw_into(data, block) != size_bytes:
+        if _codecs().snappy.decompress_raw_into(data, block) != size_bytes:
             raise CompressionError("snappy: a block is shorter than it says")
         return block
-    except cramjam.DecompressionError as error:
+    except _codecs().DecompressionError as error:
         raise CompressionError(f"snappy: {error}") from None
 
 
-_INFLATE_INTO: dict[Compression, Callable[[Buffer, bytearray | mmap], int]] = {
-    Compression.GZIP: cramjam.gzip.decompress_into,
-    Compression.LZ4: cramjam.lz4.decompress_into,
-    Compression.ZSTD: cramjam.zstd.decompress_into,
-}
+@cache
+def _inflate_into(codec: Compression) -> Callable[[Buffer, bytearray | mmap], int]:
+    into: Callable[[Buffer, bytearray | mmap], int] = getattr(_codecs(), codec.name.lower()).decompress_into
+    return into
 
 
 def _inflate(codec: Compression, data: Buffer, size_bytes_max: int) -> bytes:
     """Inflate into a buffer as large as the ceiling, of which only the pages that are written to cost memory."""
-    inflate_into = _INFLATE_INTO[codec]
+    inflate_into = _inflate_into(codec)
     first_size = max(_FIRST_TRY_SIZE_MIN, _FIRST_TRY_RATIO * len(data))
     if len(data) <= _FIRST_TRY_INPUT_SIZE_MAX and first_size <= size_bytes_max:
         first = bytearray(first_size)
         try:
             return bytes(memoryview(first)[: inflate_into(data, first)])
-        except cramjam.DecompressionError:
+        except _codecs().DecompressionError:
             del first  # too small, or the data is damaged: the next attempt tells
     with mmap(-1, max(1, size_bytes_max)) as scratch:
         try:
             size_bytes = inflate_into(data, scratch)
-        except cramjam.DecompressionError as error:
+        except _codecs().DecompressionError as error:
             raise CompressionError(
                 f"{codec.name.lower()}: damaged, or more than the {size_bytes_max} bytes that are allowed ({error})"
             ) from None

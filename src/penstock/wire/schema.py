@@ -162,8 +162,13 @@ def field(
 ) -> Any:
     """Declare a field: the versions it is in, those where it may be null, its default if that is not the zero of its
     type, its tag if it is a tagged field, and whether a version without it may silently drop its value."""
-    declared = {"versions": versions, "nullable": nullable, "default": default, "tag": tag, "ignorable": ignorable}
-    return dataclasses.field(metadata=declared)
+    return dataclasses.field(metadata=_declared(versions, nullable, default, tag, ignorable))
+
+
+@lru_cache(maxsize=None, typed=True)
+def _declared(versions: str, nullable: str, default: Any, tag: int | None, ignorable: bool) -> dict[str, Any]:
+    """What `field` was told. Most of the two thousand fields are told one of a few things, and share it."""
+    return {"versions": versions, "nullable": nullable, "default": default, "tag": tag, "ignorable": ignorable}
 
 
 @dataclass_transform(kw_only_default=True)
