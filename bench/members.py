@@ -18,9 +18,9 @@ from uuid import UUID, uuid4
 
 from bench.load import MeasurementFailed
 from penstock.base.errors import Error
-from penstock.wire.api import RequestHeader, encode_request_header
 from penstock.wire.api_declaration import Api
 from penstock.wire.codec import decode, encode
+from penstock.wire.headers import RequestHeader, encode_request_header
 from penstock.wire.messages import k11_join_group as k11
 from penstock.wire.messages import k12_heartbeat as k12
 from penstock.wire.messages import k13_leave_group as k13

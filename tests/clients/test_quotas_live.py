@@ -11,8 +11,9 @@ from confluent_kafka import Producer
 
 from penstock.testing.broker_process import BrokerProcess
 from penstock.testing.raw_client import RawClient
-from penstock.wire.api import APIS, decode_response_header
+from penstock.wire.api import APIS
 from penstock.wire.codec import decode, encode
+from penstock.wire.headers import decode_response_header
 from penstock.wire.messages import k00_produce as k00
 from penstock.wire.messages import k01_fetch as k01
 from penstock.wire.messages import k03_metadata as k03

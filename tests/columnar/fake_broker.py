@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from penstock.wire.api import decode_request_header, encode_response_header
 from penstock.wire.codec import encode_into
+from penstock.wire.headers import decode_request_header, encode_response_header
 from penstock.wire.messages.k18_api_versions import ApiVersionsResponse, ApiVersionsResponseApiVersion
 from penstock.wire.schema import Message
 

@@ -30,10 +30,11 @@ from penstock.base.identifiers import NO_ID
 from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.broker_process import BrokerProcess
 from penstock.testing.raw_client import ConnectionEnded, RawClient
-from penstock.wire.api import APIS, decode_response_header
+from penstock.wire.api import APIS
 from penstock.wire.api_declaration import Api
 from penstock.wire.batch import ATTRIBUTES_OFFSET, each_batch, problem_of_batch
 from penstock.wire.codec import decode, encode
+from penstock.wire.headers import decode_response_header
 from penstock.wire.records import Record, build_batch
 from penstock.wire.schema import schema_of
 

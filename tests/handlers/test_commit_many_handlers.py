@@ -14,9 +14,10 @@ from penstock.base.steps import ProducerEpoch
 from penstock.testing.broker_process import BrokerProcess
 from penstock.testing.raw_client import RawClient
 from penstock.transactions.names import MARK, id_of_member
-from penstock.wire.api import OWN_APIS, decode_response_header
+from penstock.wire.api import OWN_APIS
 from penstock.wire.batch import CONTROL, each_batch
 from penstock.wire.codec import decode
+from penstock.wire.headers import decode_response_header
 from penstock.wire.messages.k00_produce import (
     ProduceRequest,
     ProduceRequestPartition,

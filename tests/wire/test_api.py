@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.wire.api import (
-    APIS,
+from penstock.wire.api import APIS
+from penstock.wire.headers import (
     RequestHeader,
     decode_request_header,
     decode_response_header,

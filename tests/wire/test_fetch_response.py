@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.base.errors import Error
-from penstock.wire.api import APIS, encode_response_header
+from penstock.wire.api import APIS
 from penstock.wire.codec import encode_into
 from penstock.wire.fetch_response import EndpointAnswer, PartitionAnswer, TopicAnswer, encode_fetch_response
+from penstock.wire.headers import encode_response_header
 from penstock.wire.messages.k01_fetch import (
     FetchResponse,
     FetchResponseAbortedTransaction,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.wire.api import decode_request_header, decode_response_header
 from penstock.wire.codec import decode, encode
+from penstock.wire.headers import decode_request_header, decode_response_header
 from penstock.wire.messages.k01_fetch import FetchRequest, FetchRequestForgottenTopic
 from penstock.wire.messages.k03_metadata import MetadataRequest
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -20,8 +20,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from penstock.wire.api import APIS, RequestHeader, encode_request_header, response_header_version
+from penstock.wire.api import APIS
 from penstock.wire.codec import encode
+from penstock.wire.headers import RequestHeader, encode_request_header, response_header_version
 from penstock.wire.schema import Field, Message, declared_versions, default_of, schema_of
 
 with warnings.catch_warnings():  # kafka-python reads its schemas in a way that Python 3.11 calls deprecated

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock.wire.api import APIS, OWN_APIS, request_header_version, response_header_version
+from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.api_declaration import FIRST_OWN_KEY
 from penstock.wire.codec import decode, encode
+from penstock.wire.headers import request_header_version, response_header_version
 from penstock.wire.messages.commit_many_records import COMMIT_DECISION_KIND, CommitDecisionKey, CommitDecisionValue
 from penstock.wire.schema import Message, declared_flexible, declared_versions
 

@@ -16,9 +16,9 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from penstock.base.world import Clock, Stream
-from penstock.wire.api import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.api_declaration import Api
 from penstock.wire.codec import decode, encode_into
+from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.schema import Message, ProtocolError
 
 logger = logging.getLogger(__name__)

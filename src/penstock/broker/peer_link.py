@@ -16,9 +16,9 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from penstock.base.world import Stream
-from penstock.wire.api import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.api_declaration import Api
 from penstock.wire.codec import decoder, encoder
+from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.schema import Message, ProtocolError
 
 IN_FLIGHT_MAX = 100  # fewer than a broker works on for one connection

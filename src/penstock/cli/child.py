@@ -18,13 +18,18 @@ from typing import Any
 FOR_THE_WATCHER = (signal.SIGINT, signal.SIGHUP)
 
 
+def lean_command(program: str, *descriptors: int) -> list[str]:
+    """The command of a program that serves for long: without the columns of tracebacks, which would stay in memory."""
+    return [sys.executable, "-X", "no_debug_ranges", "-m", program, *map(str, descriptors)]
+
+
 def start_broker_process(order_fd: int, stdout_fd: int | None = None) -> tuple[int, int]:
     """Start it with an order (`server_process.py`); returns its process id, and our end of the pipe."""
     its_end, our_end = os.pipe()
     os.set_inheritable(its_end, True)
     os.set_inheritable(order_fd, True)
     redirect = [] if stdout_fd is None else [(os.POSIX_SPAWN_DUP2, stdout_fd, 1)]
-    command = [sys.executable, "-m", "penstock.cli.serve", str(order_fd), str(its_end)]
+    command = lean_command("penstock.cli.serve", order_fd, its_end)
     try:
         process_id = os.posix_spawn(
             sys.executable, command, os.environ, file_actions=redirect, setsigmask=FOR_THE_WATCHER

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from penstock.cli.child import lean_command
+
 
 def become(program: str, order: Mapping[str, Any]) -> NoReturn:
     """Replace this process by one that runs a module with an order."""
@@ -20,7 +22,7 @@ def become(program: str, order: Mapping[str, Any]) -> NoReturn:
     os.set_inheritable(order_fd, True)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", program, str(order_fd)])
+    os.execv(sys.executable, lean_command(program, order_fd))
 
 
 def write_order(order: Mapping[str, Any]) -> int:

@@ -30,9 +30,10 @@ from penstock.base.world import Address, Buffer
 from penstock.columnar.frames import FrameBuffer, Limits
 from penstock.columnar.settings import ClientSettings
 from penstock.columnar.versions import chosen_version, common_version
-from penstock.wire.api import APIS, OWN_APIS, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.api_declaration import API_VERSIONS_KEY, Api
 from penstock.wire.codec import decode, encode_into
+from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.messages import k01_fetch
 from penstock.wire.schema import Message, ProtocolError
 

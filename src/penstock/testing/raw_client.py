@@ -15,9 +15,10 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.wire.api import APIS, OWN_APIS, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.api_declaration import Api
 from penstock.wire.codec import decode, encode_into
+from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.schema import Message
 
 ANSWER_TIMEOUT_S = 20.0

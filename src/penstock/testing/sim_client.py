@@ -18,10 +18,11 @@ from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Stream, World
-from penstock.wire.api import APIS, OWN_APIS, RequestHeader, decode_response_header, encode_request_header
+from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.api_declaration import Api
 from penstock.wire.batch import BatchHeader, each_batch
 from penstock.wire.codec import decode, encode_into
+from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.messages.k00_produce import (
     ProduceRequest,
     ProduceRequestPartition,

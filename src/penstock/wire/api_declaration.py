@@ -12,6 +12,8 @@ from penstock.wire.schema import Message, declared_flexible, declared_versions
 API_VERSIONS_KEY = 18
 FIRST_OWN_KEY = 20000  # from here on, keys are Penstock's own
 BETWEEN_BROKERS = frozenset({56})  # of Kafka's keys: clients are not told of them
+FLEXIBLE_SINCE: dict[int, int] = {}
+"""From which version on an API is flexible, by its key; of those that the program has imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Api:
         object.__setattr__(self, "min_version", versions.first)
         object.__setattr__(self, "max_version", versions.last)
         object.__setattr__(self, "flexible_since", flexible.first)
+        FLEXIBLE_SINCE[self.key] = flexible.first
 
     def request_header_version(self, version: int) -> int:
         """2 for flexible versions, 1 for the others."""
