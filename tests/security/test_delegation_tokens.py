@@ -60,7 +60,7 @@ def test_times_do_not_overflow() -> None:
 def test_who_has_to_do_with_a_token() -> None:
     token = made()
     assert [token.may_be_changed_by(each) for each in (ALICE, BOB, CAROL, DORA)] == [True, True, False, False]
-    assert [token.concerns(each) for each in (ALICE, BOB, CAROL, DORA)] == [True, True, True, False]
+    assert [token.concerns([each]) for each in (ALICE, BOB, CAROL, DORA)] == [True, True, True, False]
     for other in (CAROL, DORA):
         assert error_of(renewed, token, other, -1, LIFETIMES, NOW_MS) == Error.DELEGATION_TOKEN_OWNER_MISMATCH
         assert error_of(expired, token, other, -1, NOW_MS) == Error.DELEGATION_TOKEN_OWNER_MISMATCH

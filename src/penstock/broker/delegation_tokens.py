@@ -24,6 +24,7 @@ from penstock.broker.controller_role import ControllerRole
 from penstock.controller.configs import set_configs
 from penstock.controller.plan import ClusterState, Plan
 from penstock.sasl.exchange import Login
+from penstock.sasl.scram import HASH_NAMES
 from penstock.sasl.scram_server import Credential, Found, fake_credential, new_credential
 from penstock.security.delegation_tokens import (
     Lifetimes,
@@ -102,8 +103,8 @@ class DelegationTokens:
 
     def _forget(self, token: Token) -> None:
         del self._id_of_hmac[self.hmac_of(token)]
-        for key in [key for key in self._credentials if key[1] == token.token_id]:
-            del self._credentials[key]
+        for mechanism in HASH_NAMES:
+            self._credentials.pop((mechanism, token.token_id), None)
 
     # ── for logins ───────────────────────────────────────────────────────────────────────────────────────────────
 

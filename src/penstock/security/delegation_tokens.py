@@ -51,9 +51,9 @@ class Token:
         """Whether somebody may renew and expire it: who only asked for it on behalf of its owner may not."""
         return principal == self.owner or principal in self.renewers
 
-    def concerns(self, principal: Principal) -> bool:
-        """Whether somebody has to do with it, and so may see it."""
-        return self.may_be_changed_by(principal) or principal == self.requester
+    def concerns(self, principals: Collection[Principal]) -> bool:
+        """Whether any of these has to do with it, and so may see it; give a set where there may be many."""
+        return any(each in principals for each in (self.owner, self.requester, *self.renewers))
 
 
 def hmac_of(secret: str, token_id: str) -> bytes:

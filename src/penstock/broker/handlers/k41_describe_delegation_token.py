@@ -28,8 +28,8 @@ def handle(
         return DescribeDelegationTokenResponse(error_code=error.error)
     found = broker.tokens.all()
     if request.owners is not None:
-        owners = [Principal(each.principal_type, each.principal_name) for each in request.owners]
-        found = [token for token in found if any(map(token.concerns, owners))]
+        owners = {Principal(each.principal_type, each.principal_name) for each in request.owners}
+        found = [token for token in found if token.concerns(owners)]
     shown = [
         _row(token, broker.tokens.hmac_of(token), context.version)
         for token in found
@@ -39,7 +39,7 @@ def handle(
 
 
 def _may_see(broker: Broker, token: Token, context: RequestContext) -> bool:
-    if token.concerns(context.principal):
+    if token.concerns([context.principal]):
         return True
     may = broker.rights.allows
     return may(context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, is_told=False) or may(
