@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.clients
 
 Command = Callable[..., Any]
 PASSWORD = "a password"
+AUDITED_WITHIN_S = 10
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SETTINGS = {
     "inter.broker.listener.name": "PLAINTEXT",
@@ -61,11 +63,16 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tokens") / "data"
+
+
+@pytest.fixture(scope="module")
+def ports(data: Path) -> Iterator[tuple[int, int]]:
     plain_port, login_port = free_port(), free_port()
     listeners = f"PLAINTEXT://localhost:{plain_port},SASL_PLAINTEXT://localhost:{login_port}"
     settings = SETTINGS | {"listeners": listeners}
-    with BrokerProcess(tmp_path_factory.mktemp("tokens") / "data", settings=settings):
+    with BrokerProcess(data, settings=settings):
         yield plain_port, login_port
 
 
@@ -78,7 +85,7 @@ def site(command: Command, ports: tuple[int, int], tmp_path: Path, monkeypatch: 
     return site
 
 
-def test_a_token_from_its_making_to_its_end(site: Site) -> None:
+def test_a_token_from_its_making_to_its_end(site: Site, data: Path) -> None:
     assert site.openly("topic", "create", "orders").code == 0
     assert site.openly("produce", "orders", password="one").code == 0
     allowed = site.openly("acl", "add", "--allow", "User:alice", "--read", "--topic", "orders")
@@ -107,6 +114,21 @@ def test_a_token_from_its_making_to_its_end(site: Site) -> None:
     with pytest.raises(NotAllowed):
         site.records_read_with(token["id"], token["hmac"])
     assert site.token("alice", "renew", token["id"]).code == ExitCode.NOT_FOUND
+    check_what_is_written_down(data, token)
+
+
+def check_what_is_written_down(data: Path, token: dict[str, Any]) -> None:
+    """Who did what with the token, and nowhere its secret."""
+    (audit,) = data.rglob("audit.jsonl")
+    deadline = time.monotonic() + AUDITED_WITHIN_S
+    while "token_expired" not in audit.read_text() and time.monotonic() < deadline:
+        pass
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    events = [line["event"] for line in lines if line.get("token_id") == token["id"]]
+    assert {"token_created", "token_renewed", "token_expired", "login"} <= set(events)
+    hmac = token["hmac"].encode()
+    for path in data.parent.rglob("*"):
+        assert path.is_dir() or hmac not in path.read_bytes(), path
 
 
 def test_for_somebody_else(site: Site) -> None:
