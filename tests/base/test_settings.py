@@ -402,9 +402,9 @@ def test_the_reference_pages_are_up_to_date() -> None:
 
 
 def test_a_setting_whose_effect_is_still_to_come_gives_a_warning() -> None:
-    settings = load_broker_settings({"delegation.token.max.lifetime.ms": "2000", "log.retention.ms": "1000"})
+    settings = load_broker_settings({"request.timeout.ms": "2000", "log.retention.ms": "1000"})
     assert [warning for warning in settings.warnings if "no effect yet" in warning] == [
-        "delegation.token.max.lifetime.ms has no effect yet: this release has no delegation tokens"
+        "request.timeout.ms has no effect yet: each kind of request between brokers has a time of its own"
     ]
 
 

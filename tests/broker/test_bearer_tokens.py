@@ -22,7 +22,7 @@ from penstock.base.listeners import parse_listeners
 from penstock.base.real_world import real_world
 from penstock.base.settings import SettingsError
 from penstock.broker.bearer_tokens import BearerTokens
-from penstock.sasl.exchange import LoginFailed
+from penstock.sasl.exchange import Login, LoginFailed
 
 RSA_KEY = rsa.generate_private_key(65537, 2048)
 OTHER_KEY = rsa.generate_private_key(65537, 2048)
@@ -93,6 +93,24 @@ def test_good_tokens(tmp_path: Path) -> None:
     on_tokens(tmp_path, use)
 
 
+@pytest.mark.parametrize("scope", ["read", "read write read", [], ["read", "write"], 7, {"read": "read"}])
+def test_scopes_that_are_fine(tmp_path: Path, scope: object) -> None:
+    on_tokens(tmp_path, lambda tokens: check_user(tokens.judge(signed(scope=scope))))
+
+
+def test_scopes_are_in_the_claim_that_is_named(tmp_path: Path) -> None:
+    def use(tokens: BearerTokens) -> None:
+        check_user(tokens.judge(signed(scope=["", ""], scp=["read"])))
+        with pytest.raises(LoginFailed, match="scopes"):
+            tokens.judge(signed(scp=["read", "read"]))
+
+    on_tokens(tmp_path, use, **{"sasl.oauthbearer.scope.claim.name": "scp"})
+
+
+def check_user(login: Login) -> None:
+    assert login.user == "alice"
+
+
 BAD = {
     "signed by nobody": lambda: jwt.encode(claims(), None, "none", headers={"kid": "r"}),
     "signed by somebody else": lambda: signed(OTHER_KEY),
@@ -110,6 +128,10 @@ BAD = {
     "of the future": lambda: signed(nbf=int(time.time()) + 3600),
     "of nobody": lambda: signed(sub=None),
     "of an empty name": lambda: signed(sub=""),
+    "with an empty scope": lambda: signed(scope=" "),
+    "with an empty scope among others": lambda: signed(scope=["read", ""]),
+    "with a scope twice": lambda: signed(scope=["read", " read"]),
+    "with a scope that is no text": lambda: signed(scope=["read", 7]),
     "no token": lambda: "a.b.c",
     "changed": lambda: signed()[:-4] + "AAAA",
 }

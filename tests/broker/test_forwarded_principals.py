@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import pytest
 
@@ -28,9 +28,9 @@ GUARDED = {
 class Stage:
     """Three brokers with an authorizer."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] = GUARDED) -> None:
         self.simulation = Simulation(7, limit_s=100_000)
-        self.cluster = SimCluster(self.simulation, 3, GUARDED)
+        self.cluster = SimCluster(self.simulation, 3, settings)
         self.process = self.simulation.machine("client").process("client")
 
     def run(self, play: Callable[[Stage], Awaitable[None]]) -> None:

@@ -50,6 +50,7 @@ def test_admin_may_and_others_may_not(tmp_path: Path, command: Command) -> None:
             made = command("topic", "create", "orders", "--client-config", config)
             assert made.code == ExitCode.OK, made.err
             assert command("topic", "list", "--client-config", config).out.splitlines()[1].startswith("orders")
+            assert command("token", "create", "--client-config", config).code == ExitCode.OK
             other = ("-X", "sasl.username=alice", "-X", "sasl.password=guessed")
             asked: tuple[tuple[str, ...], ...] = (
                 ("topic", "list"),

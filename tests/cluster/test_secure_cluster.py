@@ -1,7 +1,9 @@
-"""`penstock up --secure` with three brokers: a broker is killed while clients write over TLS with a login."""
+"""`penstock up --secure` with three brokers: one is killed while clients write over TLS with a login; and a token
+that is made at one broker logs in at all of them."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -17,6 +19,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.base.properties import parse_properties
+from penstock.columnar import read
+from penstock.sasl.jaas_entries import SCRAM_MODULE
 from penstock.testing.broker_process import free_port
 
 pytestmark = pytest.mark.cluster
@@ -67,10 +71,27 @@ def test_a_killed_broker_costs_nothing(tmp_path: Path) -> None:
         assert producer.flush(DEADLINE_S) == 0
         assert failed == []
         assert read_all(settings) == {str(number).encode() for number in range(MESSAGES)}
+        assert count_with_token(tmp_path, settings) == MESSAGES
         key = (tmp_path / "data" / "security" / "broker.pem").stat().st_mode
         assert key & 0o077 == 0
         password = settings["sasl.password"]
         assert password not in log.read_text()
+
+
+def count_with_token(folder: Path, settings: dict[str, str]) -> int:
+    """The messages of all partitions, which are led by all brokers."""
+    config = str(folder / "data" / "security" / "client.properties")
+    command = [sys.executable, "-m", "penstock.cli", "token", "create", "--json", "--client-config", config]
+    made = subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
+    token = json.loads(made.stdout)
+    login = f'{SCRAM_MODULE} required username="{token["id"]}" password="{token["hmac"]}" tokenauth="true";'
+    with_token = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": settings["ssl.ca.location"],
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": login,
+    }
+    return int(read(settings["bootstrap.servers"], "orders", settings=with_token).read_all().num_rows)
 
 
 def read_all(settings: dict[str, str]) -> set[bytes]:

@@ -126,7 +126,6 @@ def test_login_with_token() -> None:
         f'{SCRAM} perhaps username="a" password="{PASSWORD}";',
         f'{SCRAM} required username="a";',
         f'{SCRAM} required username="a" username="b" password="{PASSWORD}";',
-        f'{SCRAM} required username="a" password="{PASSWORD}" tokenauth="true";',
         f'{PLAIN} required username="a" password="{PASSWORD}";',
         f'org.example.OtherModule required username="a" password="{PASSWORD}";',
     ],

@@ -123,6 +123,10 @@ def _decoded(api: Api, version: int, request: bytes, answer: memoryview) -> Any:
     return message
 
 
+TOKEN_TIMES = (
+    *("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"),
+    *("issue_timestamp", "expiry_timestamp", "max_timestamp"),
+)
 #: Fields that two brokers never have in common, and what must still be alike about them.
 LOOSE: Mapping[str, Callable[[Any], Any]] = {
     "throttle_time_ms": lambda value: 0,
@@ -134,10 +138,11 @@ LOOSE: Mapping[str, Callable[[Any], Any]] = {
     "log_dir": bool,
     "total_bytes": lambda value: value > 0,
     "usable_bytes": lambda value: value > 0,
+    **dict.fromkeys(TOKEN_TIMES, lambda value: min(value, 1)),
 }
 PRODUCER_ID_AT, TIMES_AT, CRC_AT = slice(43, 51), slice(27, 43), slice(17, 21)  # in a batch
 #: Numbers and ids that each broker makes up: what ours stands for in Kafka is remembered and put in place of it.
-GENERATED = ("session_id", "producer_id", "member_id", "leader")
+GENERATED = ("session_id", "producer_id", "member_id", "leader", "token_id", "hmac")
 ALSO_CALLED = {
     "v3_and_below_producer_id": "producer_id",
     "producer_id_filters": "producer_id",
@@ -146,7 +151,7 @@ ALSO_CALLED = {
 KEY_FIELDS = (
     *("name", "topic", "topic_id", "topic_name", "key", "resource_name", "resource_type", "log_dir", "index"),
     *("partition", "partition_index", "broker_id", "node_id", "api_key", "source", "group_id", "member_id"),
-    *("producer_id", "entity_type"),
+    *("producer_id", "entity_type", "token_id"),
 )
 
 
@@ -176,6 +181,7 @@ class Translation:
 
     def __init__(self) -> None:
         fixed = {NO_ID: NO_ID, ("session_id", 0): 0, ("producer_id", -1): -1, ("member_id", ""): ""}
+        fixed |= {("token_id", ""): "", ("hmac", b""): b""}
         self._theirs: dict[Any, Any] = dict(fixed)
         self._ours: dict[Any, Any] = dict(fixed)
 

@@ -21,6 +21,8 @@ from penstock.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest
 from penstock.wire.messages.k30_create_acls import CreateAclsRequest, CreateAclsRequestAcl
 from penstock.wire.messages.k31_delete_acls import DeleteAclsRequest, DeleteAclsRequestFilter
+from penstock.wire.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+from penstock.wire.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
 from penstock.wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.wire.schema import int8, int16, int32, int64, schema_of
 
@@ -38,7 +40,7 @@ NAMES = {
     ResourceType.GROUP: "g",
     ResourceType.CLUSTER: CLUSTER_NAME,
     ResourceType.TRANSACTIONAL_ID: "t",
-    ResourceType.USER: "alice",
+    ResourceType.USER: "User:bob",
     ResourceType.DELEGATION_TOKEN: "token",
 }
 TEXTS = {"group_id": "g", "groups": "g", "group_ids": "g", "groups_names": "g", "host": "*", "principal": "User:x"}
@@ -54,10 +56,8 @@ TEXTS |= {
 VERSIONS = {0: 11, 1: 12, 8: 9, 9: 9, 24: 3, 3: 9}
 OPEN = {17, 18, 36, 39, 40, 60}
 """Nothing is asked for, or it is only about what is shown."""
-LEAVES_OUT = {3, 16, 66, 75}
+LEAVES_OUT = {3, 16, 41, 66, 75}
 NOT_YET = {Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR}
-TIED_TO_OWNERS = {38, 41}
-"""About tokens: see their own tests."""
 FIELDS: dict[int, dict[str, Any]] = {
     0: {"records": batch_of([b"a"]), "acks": 1, "transactional_id": None, "timeout_ms": 1000},
     1: {"replica_id": -1, "max_bytes": 1000, "partition_max_bytes": 1000, "forgotten_topics_data": []},
@@ -77,6 +77,7 @@ FIELDS: dict[int, dict[str, Any]] = {
     33: {"resource_type": 2, "configs": []},
     44: {"resource_type": 2, "configs": []},
     37: {"count": 5, "assignments": None},
+    38: {"owner_principal_type": "User", "owner_principal_name": "bob", "renewers": []},
     51: {"deletions": [], "iterations": 4096, "mechanism": 1},
     68: {"member_id": "m", "rebalance_timeout_ms": 1000, "subscribed_topic_regex": None, "topic_partitions": []},
     75: {"cursor": None, "response_partition_limit": 10},
@@ -139,6 +140,7 @@ class Guarded:
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:root",
                 "audit.log.enable": "true",
+                "delegation.token.secret.key": "secret",
                 "group.initial.rebalance.delay.ms": "0",
                 "group.consumer.assignment.interval.ms": "0",
             },
@@ -201,7 +203,7 @@ def test_every_api_that_is_served_has_a_row_and_a_name(guarded: Guarded) -> None
 def test_every_api_with_no_rights_with_its_rights_and_for_a_super_user(guarded: Guarded) -> None:
     async def play(guarded: Guarded) -> None:
         keys = [api.key for api in guarded.running._dispatcher.served]
-        for key in [each for each in keys if each not in OPEN | TIED_TO_OWNERS]:
+        for key in [each for each in keys if each not in OPEN]:
             await check(guarded, key)
 
     async def check(guarded: Guarded, key: int) -> None:
@@ -235,6 +237,32 @@ def test_what_may_not_be_described_is_left_out(guarded: Guarded) -> None:
         guarded.grant((Operation.READ, ResourceType.TOPIC))
         (shown,) = (await client.call(everything, 9)).topics
         assert shown.name == "orders"
+
+    guarded.run(play)
+
+
+def test_the_tokens_of_others_are_seen_by_those_who_may(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        root, alice = await guarded.connect(ROOT), await guarded.connect(ALICE)
+        of_bob = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob")
+        tokens = [await root.call(of_bob, 3), await root.call(CreateDelegationTokenRequest(), 3)]
+        assert [token.error_code for token in tokens] == [Error.NONE, Error.NONE]
+
+        async def seen(client: SimClient) -> list[str]:
+            answer = await client.call(DescribeDelegationTokenRequest(owners=None), 3)
+            assert answer.error_code == Error.NONE
+            return [token.token_id for token in answer.tokens]
+
+        assert await seen(root) == [token.token_id for token in tokens]
+        assert await seen(alice) == []
+        guarded.grant((Operation.DESCRIBE_TOKENS, ResourceType.USER))
+        assert await seen(alice) == [tokens[0].token_id]
+        guarded.grant((Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN))
+        assert await seen(alice) == []
+        allowed = Entry("User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
+        of_root = Pattern(ResourceType.DELEGATION_TOKEN, PatternType.LITERAL, tokens[1].token_id)
+        guarded.running.broker.rights.authorizer.set_entries(of_root, {allowed})
+        assert await seen(alice) == [tokens[1].token_id]
 
     guarded.run(play)
 

@@ -1,4 +1,4 @@
-"""Kafka's own tools over TLS, with logins: topics, records, groups, users; and what the wrong ones are told."""
+"""Kafka's own tools over TLS, with logins: topics, records, groups, users, tokens; and what the wrong ones are told."""
 
 from __future__ import annotations
 
@@ -36,15 +36,22 @@ class SecureSite:
             tool, *arguments, "--bootstrap-server", self._secure, "--command-config", str(config), stdin=stdin
         )
 
-    def _config(self, mechanism: str, password: str) -> Path:
+    def with_token(self, tool: str, token_id: str, hmac: str, *arguments: str, stdin: str = "") -> Any:
+        """The tool logs in with a delegation token."""
+        config = self._config("SCRAM-SHA-512", hmac, f'username="{token_id}" password="{hmac}" tokenauth="true"')
+        return self._runner.run(
+            tool, *arguments, "--bootstrap-server", self._secure, "--command-config", str(config), stdin=stdin
+        )
+
+    def _config(self, mechanism: str, password: str, options: str | None = None) -> Path:
+        options = options or f'username="alice" password="{password}"'
         module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
         lines = {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._authority.certificate_path),
             "sasl.mechanism": mechanism,
-            "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
-            f'username="alice" password="{password}";',
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required {options};",
             "default.api.timeout.ms": "15000",
             "request.timeout.ms": "10000",
         }
@@ -63,6 +70,7 @@ def site(tool_runner: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         "inter.broker.listener.name": "PLAINTEXT",
         "ssl.keystore.location": str(authority.sign("server", ["localhost"])),
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "delegation.token.secret.key": "the brokers' secret",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
         f'required user_alice="{PASSWORD}";',
     }
@@ -103,3 +111,33 @@ def test_users_are_described(site: Secure) -> None:
     told = site("ConfigCommand", "SCRAM-SHA-512", "--entity-type", "users", "--entity-name", "alice", "--describe")
     assert told.code == 0 and "SCRAM-SHA-256=iterations=4096" in told.out, told
     assert PASSWORD not in told.out
+
+
+def test_a_delegation_token_from_its_making_to_its_end(site: Any) -> None:
+    def tokens(*arguments: str) -> Any:
+        return site("DelegationTokenCommand", "SCRAM-SHA-256", *arguments)
+
+    made = tokens("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+    assert made.code == 0, made
+    token_id, hmac, owner, requester = made.lines[-1].split()[:4]
+    assert (owner, requester) == ("User:alice", "User:alice") and "[User:bob]" in made.lines[-1], made
+    described = tokens("--describe", "--owner-principal", "User:alice")
+    assert described.code == 0 and token_id in described.out, described
+    renewed = tokens("--renew", "--renew-time-period", "3600000", "--hmac", hmac)
+    assert renewed.code == 0 and "Completed renew operation" in renewed.out, renewed
+
+    topic = "tools-token"
+    created = site.with_token("TopicCommand", token_id, hmac, "--create", "--topic", topic)
+    assert created.code == 0, created
+    sent = site.with_token("ConsoleProducer", token_id, hmac, "--topic", topic, stdin="one\n")
+    assert sent.code == 0, sent
+    how = ("--from-beginning", "--max-messages", "1", "--timeout-ms", "20000")
+    read = site.with_token("ConsoleConsumer", token_id, hmac, "--topic", topic, *how)
+    assert read.code == 0 and read.lines == ["one"], read
+    another = site.with_token("DelegationTokenCommand", token_id, hmac, "--create", "--max-life-time-period", "-1")
+    assert another.code != 0 and "DelegationTokenDisabled" not in another.err + another.out, another
+
+    expired = tokens("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+    assert expired.code == 0 and "Completed expire operation" in expired.out, expired
+    refused = site.with_token("TopicCommand", token_id, hmac, "--list")
+    assert refused.code != 0 and "the login failed" in refused.out, refused

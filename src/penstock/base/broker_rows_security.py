@@ -80,7 +80,7 @@ SASL = Section("Logins (SASL)", "Who clients are, where a listener asks for a lo
     Setting(name="sasl.oauthbearer.clock.skew.seconds", kind=Kind.INT, default=30, unit="seconds", check=at_least(0),
             per_listener=True, doc="How far apart the clocks of the issuer and the broker may be."),
     Setting(name="sasl.oauthbearer.scope.claim.name", kind=Kind.STRING, default="scope", per_listener=True,
-            doc="The claim of a token that has its scopes."),
+            doc="The claim of a token that has its scopes, which must be well formed; nothing follows from them."),
     Setting(name="sasl.oauthbearer.sub.claim.name", kind=Kind.STRING, default="sub", per_listener=True,
             doc="The claim of a token that has the name of the user."),
 ))

@@ -7,6 +7,8 @@ import re
 from typing import NamedTuple
 from uuid import UUID
 
+from penstock.base.world import Random
+
 TOPIC_NAME_LENGTH_MAX = 249
 NO_ID = UUID(int=0)
 
@@ -50,3 +52,11 @@ def uuid_from_text(text: str) -> UUID:
     """The inverse of `uuid_to_text`; ValueError if it is not one."""
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     return UUID(bytes=raw)
+
+
+def random_uuid(random: Random) -> UUID:
+    """One that is none of Kafka's reserved ones and does not begin with '-' where it is written."""
+    while True:
+        raw = random.randbytes(16)
+        if raw[0] >> 2 != 62 and int.from_bytes(raw, "big") > 1:
+            return UUID(bytes=raw, version=4)

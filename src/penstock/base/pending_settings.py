@@ -9,13 +9,11 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _SYSTEM = "the operating system sizes the buffers of connections between brokers"
-_TOKENS = "this release has no delegation tokens"
 
 PENDING_SETTINGS = MappingProxyType(
     {
         "request.timeout.ms": "each kind of request between brokers has a time of its own",
         "replica.socket.receive.buffer.bytes": _SYSTEM,
         "alter.log.dirs.": "moves between log directories are paced evenly, without windows of time",
-        "delegation.token.": _TOKENS,
     }
 )

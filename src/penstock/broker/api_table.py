@@ -45,6 +45,10 @@ from penstock.broker.handlers import (
     k35_describe_log_dirs,
     k36_sasl_authenticate,
     k37_create_partitions,
+    k38_create_delegation_token,
+    k39_renew_delegation_token,
+    k40_expire_delegation_token,
+    k41_describe_delegation_token,
     k42_delete_groups,
     k43_elect_leaders,
     k44_incremental_alter_configs,
@@ -77,6 +81,7 @@ from penstock.broker.handlers import (
 from penstock.broker.handlers.config_resources import judged_first
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
 from penstock.broker.handlers.known_leaders import KnownLeaders
+from penstock.broker.handlers.token_callers import from_known
 from penstock.broker.mutation_quotas import (
     Mutations,
     added_partitions,
@@ -125,6 +130,10 @@ from penstock.wire.messages.k34_alter_replica_log_dirs import API as ALTER_REPLI
 from penstock.wire.messages.k35_describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from penstock.wire.messages.k36_sasl_authenticate import API as SASL_AUTHENTICATE
 from penstock.wire.messages.k37_create_partitions import API as CREATE_PARTITIONS
+from penstock.wire.messages.k38_create_delegation_token import API as CREATE_DELEGATION_TOKEN
+from penstock.wire.messages.k39_renew_delegation_token import API as RENEW_DELEGATION_TOKEN
+from penstock.wire.messages.k40_expire_delegation_token import API as EXPIRE_DELEGATION_TOKEN
+from penstock.wire.messages.k41_describe_delegation_token import API as DESCRIBE_DELEGATION_TOKEN
 from penstock.wire.messages.k42_delete_groups import API as DELETE_GROUPS
 from penstock.wire.messages.k43_elect_leaders import API as ELECT_LEADERS
 from penstock.wire.messages.k44_incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
@@ -158,6 +167,7 @@ _PLAIN = (
     (OFFSET_FOR_LEADER_EPOCH, k23_offset_for_leader_epoch.handle),
     (DESCRIBE_ACLS, k29_describe_acls.handle),
     (DESCRIBE_CONFIGS, k32_describe_configs.handle),
+    (DESCRIBE_DELEGATION_TOKEN, k41_describe_delegation_token.handle),
     (DESCRIBE_USER_SCRAM_CREDENTIALS, k50_describe_user_scram_credentials.handle),
     (DESCRIBE_CLIENT_QUOTAS, k48_describe_client_quotas.handle),
     (DESCRIBE_CLUSTER, k60_describe_cluster.handle),
@@ -231,6 +241,11 @@ _MUTATIONS = (
     (CREATE_PARTITIONS, k37_create_partitions, Mutations(3, ("topics",), "results", added_partitions)),
 )
 """What creates and deletes partitions, of which a client may have a quota."""
+_TOKENS = (
+    (CREATE_DELEGATION_TOKEN, k38_create_delegation_token),
+    (RENEW_DELEGATION_TOKEN, k39_renew_delegation_token),
+    (EXPIRE_DELEGATION_TOKEN, k40_expire_delegation_token),
+)
 _SETTINGS = ((ALTER_CONFIGS, k33_alter_configs), (INCREMENTAL_ALTER_CONFIGS, k44_incremental_alter_configs))
 
 
@@ -309,3 +324,6 @@ def serve_all(dispatcher: Dispatcher, broker: Broker) -> None:
     for api, module in _SETTINGS:
         forwarded = broker.forwarding.handler(api, partial(module.handle, broker), module.refused)
         dispatcher.serve_async(api, judged_first(broker, module.changes_of, module.refusal, forwarded))
+    for api, tokens in _TOKENS:
+        handed_on = broker.forwarding.handler(api, partial(tokens.handle, broker), tokens.refused)
+        dispatcher.serve_async(api, from_known(tokens.refusal, handed_on))

@@ -3,7 +3,8 @@
 The keys come from a JWKS document: a file, or an address that is asked beside the loop, again and again, and sooner
 when a token names a key that is not known (the issuer may have changed its keys). A token is good only if one of those
 keys signed it with an algorithm of that kind of key: never `none`, never a shared secret. Issuer and audience must be
-the ones that the settings name, and there must be an end of validity.
+the ones that the settings name, and there must be an end of validity. Scopes, if there are any, must be texts that are
+neither empty nor twice there; nothing follows from them, as in Kafka: what a user may do is in the rules of access.
 
 `sasl.oauthbearer.jwks.endpoint.url` is needed to offer OAUTHBEARER at all: nobody's word is taken without a signature.
 """
@@ -31,6 +32,7 @@ FETCH_S_MAX = 10.0
 EARLY_FETCH_S_MIN = 5.0
 KEYS_MAX = 100
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,1000}")
+_BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim() takes off
 
 
 class BearerTokens:
@@ -44,6 +46,7 @@ class BearerTokens:
         self._audience = of_listener.list("sasl.oauthbearer.expected.audience")
         self._skew_s = of_listener.integer("sasl.oauthbearer.clock.skew.seconds")
         self._user_claim = of_listener.text("sasl.oauthbearer.sub.claim.name")
+        self._scope_claim = of_listener.text("sasl.oauthbearer.scope.claim.name")
         self._refresh_s = of_listener.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000
         self._retry_s = of_listener.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000
         self._retry_s_max = of_listener.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000
@@ -115,6 +118,7 @@ class BearerTokens:
             raise LoginFailed("the token is not valid yet")
         if not isinstance(user, str) or not _NAME.fullmatch(user):
             raise LoginFailed("the token does not name a user")
+        _check_scopes(claims.get(self._scope_claim))
         return Login(user, until_ms=int((min(ends_s, 1e11) + self._skew_s) * 1000))
 
     # ── the keys ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -151,6 +155,17 @@ class BearerTokens:
         if len(content) > DOCUMENT_BYTES_MAX:
             raise ValueError("the document is too large")
         return content
+
+
+def _check_scopes(claim: object) -> None:
+    """One text is one scope, whatever blanks it has; a claim that is neither a text nor a list has none."""
+    scopes = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
+    seen = set()
+    for scope in scopes:
+        name = scope.strip(_BLANKS) if isinstance(scope, str) else ""
+        if not name or name in seen:
+            raise LoginFailed("the token has scopes that are not texts, or empty, or twice there")
+        seen.add(name)
 
 
 def _usable_keys(document: bytes) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from penstock.broker.cluster_view import ClusterView
 from penstock.broker.compactor import Compactor
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.delegation_tokens import DelegationTokens
 from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
 from penstock.broker.followers import Followers
@@ -82,6 +83,7 @@ class Broker:
     followers: Followers
     doubts: Doubts
     users: Users
+    tokens: DelegationTokens
     greetings: Greetings
 
     def nodes(self, listener_name: str, *, with_just_died: bool = False) -> list[Node]:

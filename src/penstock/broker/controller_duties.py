@@ -5,7 +5,8 @@ possible by the mere passing of time, or by a changed setting:
 
 - leadership is given back to the preferred replicas (`auto.leader.rebalance.enable`);
 - partitions without a leader are looked at again: perhaps a setting allows an unclean election by now;
-- reassignments are completed of which everybody was in sync and nobody could lead.
+- reassignments are completed of which everybody was in sync and nobody could lead;
+- delegation tokens that have expired are removed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from collections.abc import Awaitable, Callable
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.settings import Settings
+from penstock.broker.audit_log import Record
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.controller_role import ControllerRole
+from penstock.broker.delegation_tokens import DelegationTokens
 from penstock.controller.elections import members_changed
 from penstock.controller.leader_balance import balance
 from penstock.controller.reassignments import finish_possible, ongoing
@@ -32,10 +35,19 @@ BALANCE_STEP_S = 1.0  # between the steps of a balancing that takes several
 class ControllerDuties:
     """See the head of this file."""
 
-    def __init__(self, view: ClusterView, role: ControllerRole, settings: Callable[[], Settings]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        role: ControllerRole,
+        settings: Callable[[], Settings],
+        tokens: DelegationTokens,
+        record: Record,
+    ) -> None:
         self._view = view
         self._role = role
         self._settings = settings
+        self._tokens = tokens
+        self._record = record
         self._has_new_rules = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         view.on_change(self._view_changed)
@@ -44,11 +56,13 @@ class ControllerDuties:
         settings = self._settings()
         balance_s = settings.integer("leader.imbalance.check.interval.seconds")
         unclean_s = settings.integer("unclean.leader.election.interval.ms") / 1000
+        tokens_s = settings.integer("delegation.token.expiry.check.interval.ms") / 1000
         create_task = asyncio.get_running_loop().create_task
         self._tasks = [
             create_task(self._every(balance_s, self.balance)),
             create_task(self._every(unclean_s, self.elect, self._has_new_rules)),
             create_task(self._every(REASSIGNMENTS_S, self.finish_reassignments)),
+            create_task(self._every(tokens_s, self.remove_expired_tokens)),
         ]
 
     async def stop(self) -> None:
@@ -101,6 +115,12 @@ class ControllerDuties:
         """Complete what can be completed."""
         if ongoing(self._view.topics):
             await self._role.decide(lambda state: finish_possible(state, self._role.rules_of))
+
+    async def remove_expired_tokens(self) -> None:
+        """Until there are none left."""
+        while removed := await self._tokens.remove_expired():
+            for token in removed:
+                self._record("token_removed", token_id=token.token_id, owner=token.owner, expired_ms=token.expires_ms)
 
 
 async def _wait(period_s: float, hurry: asyncio.Event | None) -> None:

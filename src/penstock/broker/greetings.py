@@ -20,6 +20,7 @@ from penstock.base.tls_stream import TlsError, TlsStream
 from penstock.base.world import Stream, World
 from penstock.broker.bearer_tokens import BearerTokens
 from penstock.broker.connection import Connection, Dispatch
+from penstock.broker.delegation_tokens import DelegationTokens
 from penstock.broker.login_settings import login_rules, plain_users
 from penstock.broker.sasl_login import LoginRules, Record, SaslLogin
 from penstock.broker.users import Users
@@ -41,11 +42,19 @@ class ListenerGreeting:
     """Of one listener; see `server.Greeting`."""
 
     def __init__(
-        self, listener: Listener, world: World, settings: Settings, users: Users, behind: Dispatch, record: Record
+        self,
+        listener: Listener,
+        world: World,
+        settings: Settings,
+        users: Users,
+        delegated: DelegationTokens,
+        behind: Dispatch,
+        record: Record,
     ) -> None:
         self._listener = listener
         self._world = world
         self._users = users
+        self._delegated = delegated
         self._behind = behind
         self._record = record
         self.tokens: BearerTokens | None = None
@@ -93,7 +102,13 @@ class ListenerGreeting:
     def meet(self, connection: Connection, stream: Stream) -> None:
         if self._rules is not None:
             connection.login = SaslLogin(
-                connection, self._rules, self._exchange, self._behind, self._world.clock, self._record
+                connection,
+                self._rules,
+                self._exchange,
+                self._behind,
+                self._world.clock,
+                self._record,
+                self._delegated.holds,
             )
         if isinstance(stream, TlsStream):
             connection.due_s = self._world.clock.monotonic() + self._login_s_max
@@ -130,7 +145,9 @@ class ListenerGreeting:
         assert mechanism in scram.HASH_NAMES
 
         def find(user: str, is_token: bool) -> Found | None:
-            return None if is_token else self._users.find(self._listener.name, mechanism, user)
+            if is_token:
+                return self._delegated.find(mechanism, user)
+            return self._users.find(self._listener.name, mechanism, user)
 
         return ScramServer(mechanism, find, self._nonce(), self._users.secret)
 
@@ -141,9 +158,10 @@ class ListenerGreeting:
 class Greetings:
     """Of all listeners."""
 
-    def __init__(self, world: World, users: Users, record: Record) -> None:
+    def __init__(self, world: World, users: Users, delegated: DelegationTokens, record: Record) -> None:
         self._world = world
         self._users = users
+        self._delegated = delegated
         self._record = record
         self._of_listener: dict[str, ListenerGreeting] = {}
 
@@ -151,7 +169,7 @@ class Greetings:
         """What a new listener asks for; SettingsError if its settings do not make sense."""
         if not (listener.protocol.has_login or listener.protocol.has_tls):
             return None
-        greeting = ListenerGreeting(listener, self._world, settings, self._users, behind, self._record)
+        greeting = ListenerGreeting(listener, self._world, settings, self._users, self._delegated, behind, self._record)
         self._of_listener[listener.name] = greeting
         return greeting
 

@@ -4,9 +4,9 @@ A connection on a listener with a login begins at a gate: `SaslLogin` itself is 
 ApiVersions and the two requests of SASL pass to the dispatcher, whose handlers come back here, and nothing else. Once
 the peer is known, frames go to the dispatcher directly: a login costs later requests nothing.
 
-A login may end (`connections.max.reauth.ms`, or a token that expires). The client can log in again on the same
-connection, at any time before, as the same principal and in the same way. When the time is over the gate is closed
-again: the next request that is not a login ends the connection.
+A login may end (`connections.max.reauth.ms`, a token that expires, a delegation token that was taken away). The client
+can log in again on the same connection, at any time before, as the same principal and with the same mechanism. When the
+time is over the gate is closed again: the next request that is not a login ends the connection.
 
 After a handshake of version 0 the messages come without a request around them, each just a frame.
 
@@ -68,6 +68,7 @@ class SaslLogin:
         behind: Dispatch,
         clock: Clock,
         record: Record,
+        still_holds: Callable[[str], bool],
     ) -> None:
         self._connection = connection
         self._rules = rules
@@ -75,6 +76,7 @@ class SaslLogin:
         self._behind = behind
         self._clock = clock
         self._record = record
+        self._still_holds = still_holds  # asked with the id of a delegation token
         self._mechanism = ""  # that was chosen, or logged in with
         self._exchange: ServerExchange | None = None
         self._rounds = 0
@@ -112,7 +114,8 @@ class SaslLogin:
         raise ConnectionBroken(f"a request of {connection.principal} after the login has ended")
 
     def check(self, now: float) -> None:
-        if self._ends_s is not None and now >= self._ends_s:
+        is_taken_away = self.token_id is not None and not self._still_holds(self.token_id)
+        if is_taken_away or (self._ends_s is not None and now >= self._ends_s):
             self._ends_s = None
             self._connection.dispatch_with(self)
 
@@ -187,7 +190,7 @@ class SaslLogin:
         connection = self._connection
         principal = Principal(USER, login.user)
         again = self._login is not None
-        if again and (principal != connection.principal or login.token_id != self.token_id):
+        if again and principal != connection.principal:
             raise LoginFailed("a login that is to go on must be of the same user")
         ends_s = self._end_of(login)
         self._login, self._exchange, self._ends_s = login, None, ends_s
@@ -195,7 +198,7 @@ class SaslLogin:
         connection.due_s = None
         connection.frame_bytes_max = self._frame_bytes_max
         connection.dispatch_with(self._behind)
-        self._record("login", again=again or None, token=login.token_id, **self._shown(login.user))
+        self._record("login", again=again or None, token_id=login.token_id, **self._shown(login.user))
 
     def _end_of(self, login: Login) -> float | None:
         """When the login ends, on the clock that does not jump; LoginFailed if it has ended already."""

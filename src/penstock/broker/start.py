@@ -30,6 +30,7 @@ from penstock.broker.connection import Intake
 from penstock.broker.connection_rates import ConnectionRates
 from penstock.broker.controller_duties import ControllerDuties
 from penstock.broker.controller_role import ControllerRole, ProducerIdAllocator
+from penstock.broker.delegation_tokens import DelegationTokens
 from penstock.broker.deletions import finish_deletions
 from penstock.broker.doubts import Doubts
 from penstock.broker.failed_replicas import FailedReplicas
@@ -151,7 +152,9 @@ async def start_broker(
         partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
-    users = Users(view, role, await until_answered(coordination, lambda: _login_secret(coordination)))
+    login_secret = await until_answered(coordination, lambda: _login_secret(coordination))
+    users = Users(view, role, login_secret)
+    tokens = DelegationTokens(world, view, role, settings, login_secret)
     listener_name = parse_listeners(settings, "").inter_broker_name
     inter_broker = _inter_broker(world, settings, users, lambda: broker.settings)
     peers = Peers(world, view, node_id, listener_name, _link_limits(settings), inter_broker)
@@ -193,13 +196,14 @@ async def start_broker(
         failed_replicas=FailedReplicas(world.clock, view, partitions, membership, peers, role, settings),
         replica_moves=ReplicaMoves(world, view, partitions, lambda: broker.settings),
         compactor=Compactor(world, partitions, lambda: broker.settings),
-        duties=ControllerDuties(view, role, lambda: broker.settings),
+        duties=ControllerDuties(view, role, lambda: broker.settings, tokens, audit.record),
         followers=Followers(
             world, view, partitions, membership, settings, lambda: broker.settings, listener_name, inter_broker
         ),
         doubts=Doubts(world.clock, view),
         users=users,
-        greetings=Greetings(world, users, audit.record),
+        tokens=tokens,
+        greetings=Greetings(world, users, tokens, audit.record),
     )
     broker.followers.on_broken = broker.doubts.arise
     broker.quotas.may_act_as_broker = rights.may_act_as_broker

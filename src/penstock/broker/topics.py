@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from uuid import UUID
 
 from penstock.base.errors import ApiError, Error
+from penstock.base.identifiers import random_uuid
 from penstock.base.setting_changes import Change
 from penstock.base.settings import Settings, SettingsError
 from penstock.base.topic_settings import TopicSettings, altered_overrides, topic_problems
@@ -81,7 +81,7 @@ class Topics:
         """Create topics; `is_trial` only says what would happen."""
         settings = self._settings()
         defaults = TopicDefaults(settings.integer("num.partitions"), settings.integer("default.replication.factor"))
-        topic_ids = [self._new_id() for _ in asked]
+        topic_ids = [random_uuid(self._random) for _ in asked]
         start = self._random.randrange(1 << 16)
 
         def decide(state: ClusterState) -> list[Plan | ApiError]:
@@ -209,13 +209,6 @@ class Topics:
         problems = topic_problems(self._settings(), configs)
         if problems:
             raise ApiError(Error.INVALID_CONFIG, "; ".join(problems))
-
-    def _new_id(self) -> UUID:
-        """A random UUID that is none of Kafka's reserved ones and does not begin with '-' where it is written."""
-        while True:
-            raw = self._random.randbytes(16)
-            if raw[0] >> 2 != 62 and int.from_bytes(raw, "big") > 1:
-                return UUID(bytes=raw, version=4)
 
 
 def _creation(new: Sequence[NewTopic]) -> CreateTopicsRequest:

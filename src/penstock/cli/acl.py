@@ -41,6 +41,10 @@ app = family("Allow, deny and list what users may do.")
 
 READING = {ResourceType.TOPIC: Operation.READ, ResourceType.GROUP: Operation.READ}
 WRITING = {ResourceType.TOPIC: Operation.WRITE, ResourceType.TRANSACTIONAL_ID: Operation.WRITE}
+NAMED_KINDS = (
+    *(ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID),
+    *(ResourceType.USER, ResourceType.DELEGATION_TOKEN),
+)
 
 
 def _names(option: str, what: str) -> Any:
@@ -50,6 +54,8 @@ def _names(option: str, what: str) -> Any:
 Topics = Annotated[list[str] | None, _names("--topic", "A topic")]
 Groups = Annotated[list[str] | None, _names("--group", "A group")]
 TransactionalIds = Annotated[list[str] | None, _names("--transactional-id", "A transactional id")]
+Users = Annotated[list[str] | None, _names("--user", "A user, as User:alice, whose delegation tokens are meant")]
+Tokens = Annotated[list[str] | None, _names("--token", "A delegation token, by its id")]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Allow = Annotated[list[str] | None, typer.Option("--allow", metavar="PRINCIPAL", help="Who may, as User:alice.")]
 Deny = Annotated[list[str] | None, typer.Option("--deny", metavar="PRINCIPAL", help="Who may not; wins over --allow.")]
@@ -71,6 +77,8 @@ def add(
     topic: Topics = None,
     group: Groups = None,
     transactional_id: TransactionalIds = None,
+    user: Users = None,
+    token: Tokens = None,
     cluster: Cluster = False,
     host: Host = "*",
     bootstrap: Bootstrap = None,
@@ -78,7 +86,7 @@ def add(
     settings: ClientSettings = None,
 ) -> None:
     """Add rules."""
-    patterns = _patterns(topic, group, transactional_id, cluster)
+    patterns = _patterns(topic, group, transactional_id, user, token, cluster=cluster)
     acls = _rules(allow, deny, _asked(read, write, operation), patterns, host)
     creations = [
         k30.CreateAclsRequestAcl(
@@ -105,6 +113,8 @@ def list_acls(
     topic: Topics = None,
     group: Groups = None,
     transactional_id: TransactionalIds = None,
+    user: Users = None,
+    token: Tokens = None,
     cluster: Cluster = False,
     as_json: Json = False,
     bootstrap: Bootstrap = None,
@@ -114,7 +124,7 @@ def list_acls(
     """List the rules, or those that count for some resources."""
     wanted = [
         AclFilter(kind, name, PatternType.MATCH if how is PatternType.LITERAL else how, principal)
-        for kind, how, name in _patterns(topic, group, transactional_id, cluster)
+        for kind, how, name in _patterns(topic, group, transactional_id, user, token, cluster=cluster)
     ] or [AclFilter(principal=principal)]
     found: dict[Acl, None] = {}
     with connect_directly(Connection(bootstrap, client_config, settings)) as client:
@@ -139,6 +149,8 @@ def remove(
     topic: Topics = None,
     group: Groups = None,
     transactional_id: TransactionalIds = None,
+    user: Users = None,
+    token: Tokens = None,
     cluster: Cluster = False,
     host: Host = "*",
     yes: Yes = False,
@@ -147,7 +159,7 @@ def remove(
     settings: ClientSettings = None,
 ) -> None:
     """Remove exactly these rules."""
-    patterns = _patterns(topic, group, transactional_id, cluster)
+    patterns = _patterns(topic, group, transactional_id, user, token, cluster=cluster)
     acls = _rules(allow, deny, _asked(read, write, operation), patterns, host)
     if not yes and not typer.confirm(f"Remove {len(acls)} rules?", err=True):
         raise typer.Abort()
@@ -185,16 +197,10 @@ def _asked(read: bool, write: bool, operations: list[str] | None) -> list[dict[R
     return asked
 
 
-def _patterns(
-    topics: list[str] | None, groups: list[str] | None, transactional_ids: list[str] | None, cluster: bool
-) -> list[Pattern]:
-    named = (
-        (ResourceType.TOPIC, topics),
-        (ResourceType.GROUP, groups),
-        (ResourceType.TRANSACTIONAL_ID, transactional_ids),
-        (ResourceType.CLUSTER, [CLUSTER_NAME] if cluster else None),
-    )
-    return [_pattern(kind, name) for kind, names in named for name in names or ()]
+def _patterns(*named: list[str] | None, cluster: bool) -> list[Pattern]:
+    """Names of topics, groups, transactional ids, users and tokens, in this order."""
+    of_kind = (*zip(NAMED_KINDS, named, strict=True), (ResourceType.CLUSTER, [CLUSTER_NAME] if cluster else None))
+    return [_pattern(kind, name) for kind, names in of_kind for name in names or ()]
 
 
 def _pattern(kind: ResourceType, name: str) -> Pattern:
@@ -215,7 +221,7 @@ def _rules(
     if not who:
         raise usage("say who: --allow User:alice or --deny User:alice")
     if not patterns:
-        raise usage("say for what: --topic, --group, --transactional-id or --cluster")
+        raise usage("say for what: --topic, --group, --transactional-id, --user, --token or --cluster")
     acls = [
         Acl(pattern, Entry(principal, host, operation, permission))
         for each in asked

@@ -104,6 +104,12 @@ def _acl() -> typer.Typer:
     return app
 
 
+def _token() -> typer.Typer:
+    from penstock.cli.token import app
+
+    return app
+
+
 def _quota() -> typer.Typer:
     from penstock.cli.quota import app
 
@@ -147,6 +153,7 @@ COMMANDS = (
     Command("config", "Show and change the settings of topics and brokers.", _config),
     Command("user", "Add, list and delete users who log in with SCRAM.", _user),
     Command("acl", "Allow, deny and list what users may do.", _acl),
+    Command("token", "Create, list, renew and expire delegation tokens.", _token),
     Command("quota", "Set, list and remove limits on what clients use.", _quota),
     Command("log", "Look into the files of a data folder.", _log),
     Command("pipeline", "Write, check, run and watch data pipelines on Spark.", _pipeline),

@@ -7,6 +7,7 @@ the next start:
     broker.pem           the brokers' key and certificate
     broker.password      what brokers log in to each other with
     admin.password       of the user `admin`, who may do everything
+    token.secret         what delegation tokens are made with
     client.properties    for `--client-config`, and for any program with librdkafka
 """
 
@@ -55,7 +56,9 @@ def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
     if is_new:
         names = dict.fromkeys([*_LOCAL_HOSTS, socket.gethostname(), *([] if _is_wildcard(host) else [host])])
         authority.sign("broker", list(names))
-    of_brokers, of_admin = (_password(folder / f"{name}.password") for name in ("broker", "admin"))
+    of_brokers, of_admin, of_tokens = (
+        _password(folder / name) for name in ("broker.password", "admin.password", "token.secret")
+    )
     write_private(folder / "client.properties", _client_properties(bootstrap, authority, of_admin).encode())
     own = f'{SCRAM_MODULE} required username="{BROKERS}" password="{of_brokers}";'
     settings = {
@@ -66,6 +69,7 @@ def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
         "sasl.jaas.config": own,
         "authorizer.class.name": AUTHORIZERS[0],
         "super.users": f"User:{ADMIN};User:{BROKERS}",
+        "delegation.token.secret.key": of_tokens,
         "zookeeper.auth.digest": f"{BROKERS}:{of_brokers}",
         "zookeeper.set.acl": "true",
     }

@@ -21,6 +21,7 @@ _REFUSED = {
     OAUTHBEARER_MODULE: "tokens are not fetched here; give the token itself with sasl.oauthbearer.token",
 }
 _OPTIONS = {"username", "password", "serviceName"}
+_TOKEN_OPTION = "tokenauth"
 
 
 class JaasLogin(NamedTuple):
@@ -29,6 +30,8 @@ class JaasLogin(NamedTuple):
     module: str
     user: str
     password: str
+    is_token: bool = False
+    """Whether the user is the id of a delegation token, and the password its HMAC."""
 
 
 def parse_jaas(text: str) -> JaasLogin:
@@ -44,8 +47,10 @@ def parse_jaas(text: str) -> JaasLogin:
         raise SettingError(
             NAME, f"the login module {module[:120]} is not supported; PlainLoginModule and ScramLoginModule are"
         )
-    if unknown := sorted(set(options) - _OPTIONS):
+    known = _OPTIONS | {_TOKEN_OPTION} if module == SCRAM_MODULE else _OPTIONS
+    if unknown := sorted(set(options) - known):
         raise SettingError(NAME, f"the option {unknown[0]} of the login module is not supported")
     if not options.get("username") or "password" not in options:
         raise SettingError(NAME, 'username="…" and password="…" are both needed')
-    return JaasLogin(module, options["username"], options["password"])
+    is_token = options.get(_TOKEN_OPTION, "").lower() == "true"
+    return JaasLogin(module, options["username"], options["password"], is_token)

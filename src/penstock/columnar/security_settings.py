@@ -75,6 +75,8 @@ class LoginSettings:
     user: str = ""
     password: str = field(repr=False, default="")
     token: str = field(repr=False, default="")
+    is_token: bool = False
+    """Whether the user is the id of a delegation token, and the password its HMAC."""
 
 
 def parse_security(values: Mapping[str, str]) -> tuple[TlsSettings | None, LoginSettings | None]:
@@ -207,7 +209,7 @@ def _login_of_jaas(values: Mapping[str, str], mechanism: str) -> LoginSettings:
     fitting = jaas.PLAIN_MODULE if mechanism == plain.MECHANISM else jaas.SCRAM_MODULE
     if login.module != fitting:
         raise SettingError(jaas.NAME, f"the mechanism {mechanism} needs the login module {fitting}")
-    return _checked(LoginSettings(mechanism, login.user, login.password))
+    return _checked(LoginSettings(mechanism, login.user, login.password, is_token=login.is_token))
 
 
 def _needed(values: Mapping[str, str], name: str) -> str:
@@ -234,4 +236,4 @@ def client_of(
         return plain.PlainClient(login.user, login.password)
     if login.mechanism == oauthbearer.MECHANISM:
         return oauthbearer.OAuthBearerClient(login.token)
-    return scram.ScramClient(login.mechanism, login.user, login.password, nonce)
+    return scram.ScramClient(login.mechanism, login.user, login.password, nonce, is_token=login.is_token)

@@ -28,6 +28,7 @@ _MESSAGE_BYTES_MAX = 16 * 1024
 _ERROR_SHOWN_MAX = 100
 
 _CHANNEL = "n,,"  # no channel binding, no other identity
+_TOKEN_EXTENSION = ",tokenauth=true"  # Kafka's own
 _PRINTABLE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")  # RFC 5802, 5.1: all but the comma
 
 
@@ -67,9 +68,12 @@ def escaped_name(user: str) -> str:
 
 
 class ScramClient:
-    """The client's side; see `exchange`. The nonce must be fresh and not to be guessed."""
+    """The client's side; see `exchange`. The nonce must be fresh and not to be guessed.
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
+    With a delegation token, the user is its id and the password its HMAC in base64.
+    """
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False) -> None:
         if not user:
             raise ValueError("the user must not be empty")
         if not _PRINTABLE.fullmatch(nonce) or len(nonce) < NONCE_LENGTH_MIN:
@@ -79,7 +83,7 @@ class ScramClient:
         self._hash = HASH_NAMES[mechanism]
         self._password = password
         self._nonce = nonce
-        self._first_bare = f"n={escaped_name(user)},r={nonce}"
+        self._first_bare = f"n={escaped_name(user)},r={nonce}{_TOKEN_EXTENSION if is_token else ''}"
         self._server_signature: bytes | None = None
 
     def first(self) -> bytes:

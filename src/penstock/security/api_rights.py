@@ -147,7 +147,8 @@ API_RIGHTS: Mapping[int, ApiRights] = MappingProxyType(
         41: _needs(
             "DescribeDelegationToken",
             Right(DESCRIBE, DELEGATION_TOKEN, "tokens of others"),
-            Right(DESCRIBE_TOKENS, USER, "tokens of a user"),
+            Right(DESCRIBE_TOKENS, USER, "without it, all tokens of this user"),
+            note="owners, requesters and renewers see their tokens without it",
         ),
         42: _needs("DeleteGroups", Right(DELETE, GROUP)),
         43: _needs("ElectLeaders", Right(ALTER, CLUSTER)),

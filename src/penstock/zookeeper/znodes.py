@@ -12,7 +12,7 @@ field that must survive being rewritten by an older controller is only written o
     /admitted_brokers              AdmittedBrokers     which registrations the controller has taken into account
     /brokers/topics/<name>         TopicNode           see `topic_znodes.py`
     /topic_deletions/<topic id>    TopicDeletion       replicas of a deleted topic that brokers still have to remove
-    /config/<type>/<name>          ConfigNode          settings of a topic, a broker, …; rules of access
+    /config/<type>/<name>          ConfigNode          settings of a topic, a broker, …; rules of access; tokens
     /producer_ids                  ProducerIds         the next block of producer ids
     /login_secret                  LoginSecret         a secret of the cluster, from which salts of nobody are made
 """
@@ -40,8 +40,10 @@ TOPIC_DELETIONS_PATH = "/topic_deletions"
 CONFIG_PATH = "/config"
 SCRAM_CONFIGS = "scram"
 ACL_CONFIGS = "acls"
-CONFIG_TYPES = ("topics", "brokers", "clients", "users", "ips", "groups", SCRAM_CONFIGS, ACL_CONFIGS)
-SECRET_CONFIG_TYPES = (SCRAM_CONFIGS,)
+TOKEN_CONFIGS = "tokens"
+CONFIG_TYPES = ("topics", "brokers", "clients", "users", "ips", "groups", SCRAM_CONFIGS, ACL_CONFIGS, TOKEN_CONFIGS)
+#: For the brokers alone: whoever could write a token of his own could make it one of somebody else.
+SECRET_CONFIG_TYPES = (SCRAM_CONFIGS, TOKEN_CONFIGS)
 
 
 class ZnodeFormatError(Exception):
