@@ -42,6 +42,7 @@ OWN_BROKER_SETTINGS = {
     "broker.host",
     "metrics.listener",
     "metrics.login",
+    "metrics.security.protocol",
     "metrics.series.max",
     "connection.frame.timeout.ms",
     "log.dirs.reserve.bytes",

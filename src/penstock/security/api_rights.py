@@ -196,6 +196,14 @@ API_RIGHTS: Mapping[int, ApiRights] = MappingProxyType(
     }
 )
 
+#: The same for what is served over HTTP, by path, to those who logged in there.
+ROUTE_RIGHTS: Mapping[str, ApiRights] = MappingProxyType(
+    {
+        "/metrics": _needs("GET /metrics", Right(DESCRIBE, CLUSTER), note="`metrics.login` needs no rights"),
+        "/healthz": _needs("GET /healthz", note="whether the broker serves is told to everybody who may log in"),
+    }
+)
+
 #: The APIs that only brokers use among themselves, and since which version that is so.
 BROKERS_SINCE: Mapping[int, int] = MappingProxyType(
     {key: 0 for key, needed in API_RIGHTS.items() if needed.rights == (_BROKERS,)} | {24: 4, 27: 0}
