@@ -62,7 +62,7 @@ API_RIGHTS: Mapping[int, ApiRights] = MappingProxyType(
     {
         0: _needs("Produce", Right(WRITE, TOPIC), Right(WRITE, TRANSACTIONAL_ID, "records of a transaction")),
         1: _needs("Fetch", Right(READ, TOPIC, "consumers"), Right(CLUSTER_ACTION, CLUSTER, "followers")),
-        2: _needs("ListOffsets", Right(DESCRIBE, TOPIC)),
+        2: _needs("ListOffsets", Right(DESCRIBE, TOPIC), Right(CLUSTER_ACTION, CLUSTER, "followers, as well")),
         3: _needs(
             "Metadata",
             Right(DESCRIBE, TOPIC),
