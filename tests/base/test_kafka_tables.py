@@ -52,6 +52,7 @@ OWN_BROKER_SETTINGS = {
     "transaction.prepared.timeout.ms",
     "connection.login.timeout.ms",
     "zookeeper.auth.digest",
+    "zookeeper.unprotected.credentials.enable",
 }
 # Kafka has these, but not in the table of its server: older releases, its authorizer, its dynamic throttles.
 ELSEWHERE_IN_KAFKA = {

@@ -40,6 +40,9 @@ IDENTITY = Section("Identity and coordination", "Who this broker is, and where t
     Setting(name="zookeeper.set.acl", kind=Kind.BOOLEAN, default=False,
             doc="Whether all other znodes are created so that only the brokers of the cluster may change them; needs "
                 "`zookeeper.auth.digest`."),
+    Setting(name="zookeeper.unprotected.credentials.enable", kind=Kind.BOOLEAN, default=False,
+            doc="Whether users' credentials may be kept in ZooKeeper without `zookeeper.auth.digest`, where whoever "
+                "reaches ZooKeeper can read them. Penstock's own."),
 ))
 
 LISTENING = Section("Listeners and connections", "Where clients connect, and how many may.", (

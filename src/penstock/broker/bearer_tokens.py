@@ -6,6 +6,7 @@ keys signed it with an algorithm of that kind of key: never `none`, never a shar
 the ones that the settings name, and there must be an end of validity.
 
 `sasl.oauthbearer.jwks.endpoint.url` is needed to offer OAUTHBEARER at all: nobody's word is taken without a signature.
+As with Kafka these settings are read when a broker starts; that tokens are taken at all can be changed while it runs.
 """
 
 from __future__ import annotations
@@ -50,6 +51,14 @@ class BearerTokens:
         self._keys: dict[str, Any] = {}
         self._wanted = asyncio.Event()
         self._fetched_s = float("-inf")
+        for name, value in (("issuer", self._issuer), ("audience", self._audience)):
+            if not value:
+                logger.warning(
+                    "listener %s takes tokens of any %s: sasl.oauthbearer.expected.%s is not given",
+                    listener.name,
+                    name,
+                    name,
+                )
         if urlsplit(self._url).scheme not in ("file", "http", "https"):
             raise SettingsError(
                 [f"listener {listener.name}: OAUTHBEARER needs {_URL}, which is file:///…, https://… or http://…"]

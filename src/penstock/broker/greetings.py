@@ -164,20 +164,22 @@ class Greetings:
 
     async def look_again_forever(self) -> None:
         """Certificates that are replaced in their files are taken over, and keys for tokens fetched."""
+        fetching: set[BearerTokens] = set()
         async with asyncio.TaskGroup() as tasks:
-            for greeting in self._of_listener.values():
-                if greeting.tokens is not None:
-                    tasks.create_task(greeting.tokens.fetch_forever())
-            tasks.create_task(self._look_for_certificates())
+            while True:
+                for greeting in self._of_listener.values():
+                    if greeting.tokens is not None and greeting.tokens not in fetching:
+                        fetching.add(greeting.tokens)  # a listener may begin to take tokens at any time
+                        tasks.create_task(greeting.tokens.fetch_forever())
+                await asyncio.sleep(FILES_EVERY_S)
+                self._look_for_certificates()
 
-    async def _look_for_certificates(self) -> None:
-        while True:
-            await asyncio.sleep(FILES_EVERY_S)
-            for name, greeting in (self._of_listener | self._others).items():
-                try:
-                    greeting.look_again()
-                except SettingsError as error:
-                    logger.error("listener %s keeps its certificates: %s", name, _joined(error.problems))
+    def _look_for_certificates(self) -> None:
+        for name, greeting in (self._of_listener | self._others).items():
+            try:
+                greeting.look_again()
+            except SettingsError as error:
+                logger.error("listener %s keeps its certificates: %s", name, _joined(error.problems))
 
 
 def _joined(problems: Iterable[str]) -> str:
