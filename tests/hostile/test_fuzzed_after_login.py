@@ -39,7 +39,7 @@ from .mutants import Attacker
 pytestmark = pytest.mark.fuzz
 
 MUTATIONS = 8
-LONG_MUTATIONS = 500
+LONG_MUTATIONS = 150
 MEMORY_BYTES_MAX = 100 << 20
 TOPICS = ("fuzzed", "fuzzed-2")
 ANY, ALLOW, TOPIC, LITERAL, ALL = 1, 3, 2, 3, 2
