@@ -16,7 +16,20 @@ from typing import NoReturn
 from rich.console import Console
 from rich.status import Status
 
-from bench import brokers, columns, compactions, failovers, load, machine, noise, replicated, stages, table, work
+from bench import (
+    brokers,
+    columns,
+    compactions,
+    failovers,
+    guards,
+    load,
+    machine,
+    noise,
+    replicated,
+    stages,
+    table,
+    work,
+)
 from bench.results import Results
 
 CACHE = brokers.ROOT / ".cache" / "bench"
@@ -30,6 +43,7 @@ STAGES = (
     stages.starts,
     stages.quiet_client,
     noise.noisy_client,
+    guards.authorizers,
     columns.columns,
     compactions.compactions,
 )

@@ -113,12 +113,12 @@ def loads(run: Run) -> None:
             for broker in brokers:
                 run.progress(f"warming up · {item.name} · {broker.name}")
                 with contextlib.suppress(MeasurementFailed):  # the rounds will say it
-                    _one_load(run, item, broker, f"warm-{item.name}", share=run.sizes.warm_up)
+                    one_load(run, item, broker, f"warm-{item.name}", share=run.sizes.warm_up)
         for number in range(run.rounds):
             for item in items:
                 for broker in run.turns(brokers, number):
                     topic = f"{item.name}-{number}"
-                    run.measure(item.name, broker.name, number, partial(_one_load, run, item, broker, topic))
+                    run.measure(item.name, broker.name, number, partial(one_load, run, item, broker, topic))
             if work.MEMORY in run.only:
                 time.sleep(run.sizes.settle_s)
                 for broker in brokers:
@@ -129,7 +129,7 @@ def _memory_after_load(broker: Broker) -> Figures:
     return {"loaded_mb": broker.memory_mb()}
 
 
-def _one_load(run: Run, item: Item, broker: Broker, topic: str, share: float = 1.0) -> Figures:
+def one_load(run: Run, item: Item, broker: Broker, topic: str, share: float = 1.0) -> Figures:
     topics = Topics(broker.port)
     _create(run, broker, topics, topic, item.partitions)
     try:

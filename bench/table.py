@@ -57,6 +57,10 @@ FIGURES = {
     "quota_p99_ms": Figure("p99 beside noise with a quota, ms"),
     "noise_mb_s": Figure("noise MB/s"),
     "quota_mb_s": Figure("noise with a quota MB/s"),
+    "one_message_guarded_s": Figure("one message, thousand requests/s", 1e-3),
+    "one_message_share": Figure("share of the rate without rules"),
+    "batches_guarded_s": Figure("16 KB batches, thousand requests/s", 1e-3),
+    "batches_share": Figure("share of the rate without rules"),
 }
 
 

@@ -259,6 +259,12 @@ NOISY_TITLE = (
 )
 NOISY_SHOWN = ("p99_ms", "noise_p99_ms", "quota_p99_ms", "noise_mb_s", "quota_mb_s")
 
+AUTHORIZER = "authorizer"
+AUTHORIZER_TITLE = (
+    "one-message-100 and produce-16kb with an authorizer and 400 rules, and what share that is of the same without one"
+)
+AUTHORIZER_SHOWN = ("one_message_guarded_s", "one_message_share", "batches_guarded_s", "batches_share")
+
 COMPACTION = "compaction"
 COMPACTION_TITLE = "500 requests a second of 1 KB, on disk, before and while a log is compacted"
 COMPACTION_SHOWN = ("p50_ms", "p99_ms", "beside_p50_ms", "beside_p99_ms", "compacted_mb_s")
@@ -357,6 +363,7 @@ ROWS = [
     (START, START_TITLE, START_SHOWN),
     (QUIET, QUIET_TITLE, QUIET_SHOWN),
     (NOISY, NOISY_TITLE, NOISY_SHOWN),
+    (AUTHORIZER, AUTHORIZER_TITLE, AUTHORIZER_SHOWN),
     (COLUMNS_READ, COLUMNS_READ_TITLE, COLUMNS_READ_SHOWN),
     (COLUMNS_WRITE, COLUMNS_WRITE_TITLE, COLUMNS_WRITE_SHOWN),
     (COMPACTION, COMPACTION_TITLE, COMPACTION_SHOWN),

@@ -19,7 +19,7 @@ from penstock.base.settings import Dynamic, Section, Setting
 from penstock.base.topic_settings import IGNORED_TOPIC_SETTINGS, TOPIC_SETTINGS
 from penstock.broker.metrics import SECTIONS
 from penstock.broker.metrics_format import Family
-from penstock.security.api_rights import API_RIGHTS
+from penstock.security.api_rights import API_RIGHTS, ROUTE_RIGHTS, ApiRights
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 GENERATED = "<!-- Written by scripts/write_reference.py from the tables in penstock.base. Do not edit. -->\n"
@@ -64,6 +64,13 @@ What each API asks for once an authorizer is on. See the guide on [access contro
 
 | key | API | needs | note |
 |---:|---|---|---|
+"""
+
+ROUTES_INTRO = """
+Over HTTP, on `metrics.listener`, of those who log in as a user (`metrics.security.protocol`):
+
+| route | needs | note |
+|---|---|---|
 """
 
 METRICS_INTRO = """# Metrics
@@ -180,14 +187,17 @@ def metric_row(family: Family) -> str:
 
 
 def rights_page() -> str:
-    lines = [RIGHTS_INTRO]
-    for key, (name, rights, note) in API_RIGHTS.items():
-        needed = [
-            f"{operation.name} on {kind.name}" + (f" ({needed_for})" if needed_for else "")
-            for operation, kind, needed_for in rights
-        ]
-        lines.append(f"| {key} | {name} | {'; '.join(needed) or '-'} | {note} |\n")
-    return GENERATED_RIGHTS + "".join(lines)
+    apis = [f"| {key} | {rights_row(each)}" for key, each in API_RIGHTS.items()]
+    routes = [f"| {rights_row(each)}" for each in ROUTE_RIGHTS.values()]
+    return GENERATED_RIGHTS + RIGHTS_INTRO + "".join(apis) + ROUTES_INTRO + "".join(routes)
+
+
+def rights_row(needed: ApiRights) -> str:
+    rights = [
+        f"{operation.name} on {kind.name}" + (f" ({needed_for})" if needed_for else "")
+        for operation, kind, needed_for in needed.rights
+    ]
+    return f"{needed.name} | {'; '.join(rights) or '-'} | {needed.note} |\n"
 
 
 def main() -> int:

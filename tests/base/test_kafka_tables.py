@@ -42,6 +42,7 @@ OWN_BROKER_SETTINGS = {
     "broker.host",
     "metrics.listener",
     "metrics.login",
+    "metrics.security.protocol",
     "metrics.series.max",
     "connection.frame.timeout.ms",
     "log.dirs.reserve.bytes",
@@ -51,6 +52,7 @@ OWN_BROKER_SETTINGS = {
     "transaction.prepared.timeout.ms",
     "connection.login.timeout.ms",
     "zookeeper.auth.digest",
+    "zookeeper.unprotected.credentials.enable",
 }
 # Kafka has these, but not in the table of its server: older releases, its authorizer, its dynamic throttles.
 ELSEWHERE_IN_KAFKA = {

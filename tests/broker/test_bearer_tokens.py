@@ -20,8 +20,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from penstock.base.broker_settings import load_broker_settings
 from penstock.base.listeners import parse_listeners
 from penstock.base.real_world import real_world
-from penstock.base.settings import SettingsError
+from penstock.base.settings import Settings, SettingsError
+from penstock.broker import greetings
 from penstock.broker.bearer_tokens import BearerTokens
+from penstock.broker.greetings import Greetings
 from penstock.sasl.exchange import Login, LoginFailed
 
 RSA_KEY = rsa.generate_private_key(65537, 2048)
@@ -237,3 +239,35 @@ def test_an_issuer_changes_its_keys() -> None:
 
     with served(documents, asked) as url:
         asyncio.run(run(url))
+
+
+def test_a_listener_begins_to_take_tokens_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greetings, "FILES_EVERY_S", 0.02)
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(key_document(k=RSA_KEY))
+
+    def settings_with(*mechanisms: str) -> Settings:
+        return load_broker_settings(
+            {
+                "listeners": "SASL_PLAINTEXT://localhost:9092",
+                "sasl.enabled.mechanisms": ",".join(mechanisms),
+                "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+            }
+        )
+
+    async def run() -> None:
+        nobody: Any = None
+        before, after = settings_with("SCRAM-SHA-512"), settings_with("SCRAM-SHA-512", "OAUTHBEARER")
+        all_greetings = Greetings(real_world(), nobody, nobody, nobody)
+        greeting = all_greetings.of(parse_listeners(before, "localhost").all[0], before, nobody)
+        assert greeting is not None and greeting.tokens is None
+        looking = asyncio.ensure_future(all_greetings.look_again_forever())
+        await asyncio.sleep(0)
+        all_greetings.use(after)
+        async with asyncio.timeout(10):
+            while greeting.tokens is None or greeting.tokens.key_ids != ["k"]:
+                await asyncio.sleep(0.01)
+        looking.cancel()
+        await asyncio.wait([looking])
+
+    asyncio.run(run())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
 from penstock.base.world import Stream, World
 from penstock.broker import http_metrics
-from penstock.broker.http_metrics import CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_S_MAX, HttpMetrics
+from penstock.broker.http_metrics import CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_S_MAX, Guard, HttpMetrics
 from penstock.testing.sim_world import Simulation
 
 PORT = 9308
@@ -65,12 +64,12 @@ async def _until(watch: Callable[[Callable[[], None] | None], None]) -> None:
 class Bench:
     """A server on one simulated machine, and another machine for guests."""
 
-    def __init__(self, *, login: str | None = None) -> None:
+    def __init__(self, *, guard: Guard | None = None) -> None:
         self.is_healthy = True
         self.pieces: list[bytes | Exception] = list(PIECES)
         self.simulation = Simulation(3, limit_s=1000)
         world = self.simulation.machine("broker").process("broker").world
-        self.http = HttpMetrics(world.network, self._scrape, is_healthy=lambda: self.is_healthy, login=login)
+        self.http = HttpMetrics(world.network, self._scrape, is_healthy=lambda: self.is_healthy, guard=guard)
         self.world = self.simulation.machine("client").process("client").world
 
     async def _scrape(self) -> AsyncGenerator[bytes]:
@@ -183,31 +182,6 @@ def test_a_failure_in_the_middle_leaves_the_answer_unfinished(caplog: pytest.Log
     bench.pieces = [PIECES[0], ValueError("a bug")]
     assert not bench.ask(get()).endswith(b"0\r\n\r\n")
     assert "metrics could not be told" in caplog.text
-
-
-def _basic(login: str) -> str:
-    return "Authorization: Basic " + base64.b64encode(login.encode()).decode()
-
-
-@pytest.mark.parametrize(
-    ("field", "expected"),
-    [
-        (_basic("me:secret"), 200),
-        ("authorization: basic   " + base64.b64encode(b"me:secret").decode(), 200),
-        (_basic("me:wrong"), 401),
-        (_basic("me"), 401),
-        (_basic(""), 401),
-        ("Authorization: Basic ????", 401),
-        ("Authorization: Basic " + base64.b64encode(b"\xff\xff").decode(), 401),
-        ("Authorization: Bearer me:secret", 401),
-        ("Host: x", 401),
-    ],
-)
-def test_a_login_is_asked_for(field: str, expected: int) -> None:
-    for path in ("/metrics", "/healthz", "/nothing"):
-        answer = Bench(login="me:secret").ask(get(path, field))
-        assert status(answer) == (404 if path == "/nothing" and expected == 200 else expected)
-        assert (b'WWW-Authenticate: Basic realm="penstock"' in answer) is (expected == 401)
 
 
 def test_whoever_is_slow_with_the_head_is_closed() -> None:

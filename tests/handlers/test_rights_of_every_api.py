@@ -86,6 +86,7 @@ FIELDS: dict[int, dict[str, Any]] = {
     20007: {"api_key": 19, "api_version": 7, "request": b"\xff"},
 }
 ENOUGH = {
+    2: [(Operation.DESCRIBE, ResourceType.TOPIC)],
     1: [(Operation.READ, ResourceType.TOPIC)],
     10: [(Operation.DESCRIBE, ResourceType.GROUP)],
     22: [(Operation.WRITE, ResourceType.TOPIC)],
@@ -273,6 +274,12 @@ def test_a_forged_replica_and_a_transaction_without_the_right(guarded: Guarded) 
         client = await guarded.connect(ALICE)
         forged = filled(APIS[1].request, FIELDS[1] | {"replica_id": 1}, 12)
         assert errors_in(await client.call(forged, 12)) == {0, Error.TOPIC_AUTHORIZATION_FAILED}
+        newer = filled(APIS[1].request, FIELDS[1], 17)
+        newer.replica_state.replica_id = 1
+        assert errors_in(await client.call(newer, 17)) == {0, Error.TOPIC_AUTHORIZATION_FAILED}
+        for asking_as, expected in ((-1, 0), (-2, 0), (0, Error.TOPIC_AUTHORIZATION_FAILED)):
+            end = filled(APIS[2].request, FIELDS[2] | {"replica_id": asking_as}, 7)
+            assert errors_in(await client.call(end, 7)) == {expected}
         transactional = filled(APIS[0].request, FIELDS[0] | {"transactional_id": "t"}, 11)
         answer = await client.call(transactional, 11)
         assert errors_in(answer) == {Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}

@@ -189,6 +189,20 @@ def test_plain_refuses_everybody_else(message: bytes) -> None:
     assert server.login is None
 
 
+def test_somebody_unknown_is_compared_with_a_password_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_compare, compared = hmac.compare_digest, []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append(other)
+        return real_compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for user in ("alice", "nobody"):
+        with pytest.raises(LoginFailed, match="the user or the password is wrong"):
+            PlainServer(PASSWORDS.get).answer(f"\0{user}\0wrong".encode())
+    assert compared == [b"wrong", b"wrong"]
+
+
 def judge(token: str) -> Login:
     if token != "good":
         raise LoginFailed("the token is not good")

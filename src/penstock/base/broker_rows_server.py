@@ -5,6 +5,7 @@ The rows are kept as a table of two or three lines each, so that many can be rea
 
 from __future__ import annotations
 
+from penstock.base.broker_rows_security import PROTOCOLS
 from penstock.base.setting_values import INT_MAX, Kind, at_least, distinct, matching, one_of
 from penstock.base.settings import Dynamic, Section, Setting
 
@@ -39,6 +40,9 @@ IDENTITY = Section("Identity and coordination", "Who this broker is, and where t
     Setting(name="zookeeper.set.acl", kind=Kind.BOOLEAN, default=False,
             doc="Whether all other znodes are created so that only the brokers of the cluster may change them; needs "
                 "`zookeeper.auth.digest`."),
+    Setting(name="zookeeper.unprotected.credentials.enable", kind=Kind.BOOLEAN, default=False,
+            doc="Whether users' credentials may be kept in ZooKeeper without `zookeeper.auth.digest`, where whoever "
+                "reaches ZooKeeper can read them. Penstock's own."),
 ))
 
 LISTENING = Section("Listeners and connections", "Where clients connect, and how many may.", (
@@ -193,8 +197,12 @@ METRICS = Section("Metrics", "Numbers for Prometheus, over HTTP; the page on met
             check=matching(r"(([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}"
                            r"|655[0-2][0-9]|6553[0-5])\+?)?", "`host:port`, `host:port+`, or empty"),
             doc="Where metrics are served. With a `+` behind the port the next free one is taken if it is in use; "
-                "port 0 is any free one; empty serves none. On an address that other machines reach, `metrics.login` "
-                "is needed, too."),
+                "port 0 is any free one; empty serves none. On an address that other machines reach, a login "
+                "is needed, too: `metrics.login`, or `metrics.security.protocol`."),
+    Setting(name="metrics.security.protocol", kind=Kind.STRING, default="PLAINTEXT", check=one_of(*PROTOCOLS),
+            doc="As for other listeners: with TLS or without (`SSL`), and with the login of a user (`SASL_SSL`), "
+                "who needs DESCRIBE on the cluster where an authorizer is on. The user's name and password are sent by "
+                "HTTP basic authentication. TLS and users of PLAIN can be given as `listener.name.metrics.…`."),
     Setting(name="metrics.login", kind=Kind.PASSWORD, default=None,
             doc="`user:password` that whoever reads the metrics must give (HTTP basic authentication)."),
     Setting(name="metrics.series.max", kind=Kind.INT, default=10000, check=at_least(0), dynamic=CLUSTER_WIDE,

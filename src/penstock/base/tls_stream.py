@@ -123,6 +123,8 @@ class TlsStream:
     # ── receiving ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def recv_into(self, buffer: Buffer) -> int:
+        if self._is_closed:
+            return 0
         while not self.is_ready:
             if self._arrived.eof:
                 return 0
@@ -173,17 +175,22 @@ class TlsStream:
             self._call_again_if_more()
 
     def _call_again_if_more(self) -> None:
-        has_more = not self._is_closed and self.is_ready and (self._tls.pending() or self._arrived.pending)
+        has_more = not self._is_closed and self.is_ready and self._undelivered
         if has_more and self._on_read is not None and self._again is None:
             self._again = asyncio.get_running_loop().call_soon(self._call_again)
 
     def _call_again(self) -> None:
         self._again = None
-        before = self._tls.pending() + self._arrived.pending
-        if self._on_read is not None and not self._is_closed:
-            self._on_read()
-            if self._tls.pending() + self._arrived.pending != before:  # else it is half a record, or nobody wants it
-                self._call_again_if_more()
+        if self._on_read is None or self._is_closed:
+            return
+        before = self._undelivered
+        self._on_read()
+        if not self._is_closed and self._undelivered != before:  # else it is half a record, or nobody wants it
+            self._call_again_if_more()
+
+    @property
+    def _undelivered(self) -> int:
+        return self._tls.pending() + self._arrived.pending
 
     def after_reading(self, callback: Callable[[], None]) -> None:
         self._stream.after_reading(callback)
@@ -282,6 +289,13 @@ class TlsStream:
             except OSError:
                 pass
         self._stream.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of a hundred kilobytes, at once: who owns this stream is tied to it, and both may lie about for a while."""
+        self.on_ready = self.on_failure = self._on_read = self._on_write = None
+        self._received = self._unsent = memoryview(b"")
+        del self._tls, self._arrived, self._leaving
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -7,6 +7,7 @@ the ones that the settings name, and there must be an end of validity. Scopes, i
 neither empty nor twice there; nothing follows from them, as in Kafka: what a user may do is in the rules of access.
 
 `sasl.oauthbearer.jwks.endpoint.url` is needed to offer OAUTHBEARER at all: nobody's word is taken without a signature.
+As with Kafka these settings are read when a broker starts; that tokens are taken at all can be changed while it runs.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ class BearerTokens:
         self._keys: dict[str, Any] = {}
         self._wanted = asyncio.Event()
         self._fetched_s = float("-inf")
+        for name, value in (("issuer", self._issuer), ("audience", self._audience)):
+            if not value:
+                logger.warning(
+                    "listener %s takes tokens of any %s: sasl.oauthbearer.expected.%s is not given",
+                    listener.name,
+                    name,
+                    name,
+                )
         if urlsplit(self._url).scheme not in ("file", "http", "https"):
             raise SettingsError(
                 [f"listener {listener.name}: OAUTHBEARER needs {_URL}, which is file:///…, https://… or http://…"]

@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import ssl
 from collections.abc import Iterable
 from functools import partial
+from typing import Protocol
 
 from penstock.base.listeners import Listener
-from penstock.base.settings import Settings, SettingsError, TypedSettings
-from penstock.base.tls_settings import TlsFiles, read_tls, server_context
+from penstock.base.settings import Settings, SettingsError
 from penstock.base.tls_stream import TlsError, TlsStream
 from penstock.base.world import Stream, World
 from penstock.broker.bearer_tokens import BearerTokens
 from penstock.broker.connection import Connection, Dispatch
 from penstock.broker.delegation_tokens import DelegationTokens
+from penstock.broker.listener_tls import ListenerTls
 from penstock.broker.login_settings import login_rules, plain_users
 from penstock.broker.sasl_login import LoginRules, Record, SaslLogin
 from penstock.broker.users import Users
@@ -29,7 +29,7 @@ from penstock.sasl.exchange import ServerExchange
 from penstock.sasl.oauthbearer import OAuthBearerServer
 from penstock.sasl.plain import PlainServer
 from penstock.sasl.scram_server import Found, ScramServer
-from penstock.security.certificate_names import NoRuleError, Rule, parse_rules, user_of
+from penstock.security.certificate_names import NoRuleError
 from penstock.security.principal import USER, Principal
 
 logger = logging.getLogger(__name__)
@@ -61,16 +61,14 @@ class ListenerGreeting:
         self._rules: LoginRules | None = None
         self._plain_users: dict[str, str] = {}
         self._settings = settings
-        self._tls: TlsFiles | None = None
-        self._context: ssl.SSLContext | None = None
-        self._name_rules: tuple[Rule, ...] = ()
+        self._tls = ListenerTls(listener.name, settings) if listener.protocol.has_tls else None
         self._login_s_max = settings.integer("connection.login.timeout.ms") / 1000
         self.use(settings)
 
     def use(self, settings: Settings) -> None:
         """Take the rules from the settings; SettingsError if they do not make sense, and then nothing is changed."""
-        if self._listener.protocol.has_tls:
-            self._use_tls(settings.for_listener(self._listener.name))
+        if self._tls is not None:
+            self._tls.use(settings)
         if self._listener.protocol.has_login:
             rules = login_rules(settings, self._listener)
             if oauthbearer.MECHANISM in rules.mechanisms and self.tokens is None:
@@ -79,25 +77,12 @@ class ListenerGreeting:
             self._rules = rules
         self._settings = settings
 
-    def _use_tls(self, settings: TypedSettings) -> None:
-        try:
-            name_rules = parse_rules(settings.text("ssl.principal.mapping.rules"))
-        except ValueError as error:
-            raise SettingsError([f"ssl.principal.mapping.rules: {error}"]) from None
-        files = read_tls(settings)
-        if files != self._tls:
-            self._context = server_context(files)
-            if self._tls is not None:
-                logger.info("listener %s uses its new certificates", self._listener.name)
-            self._tls = files
-        self._name_rules = name_rules
-
     def look_again(self) -> None:
         """Files may have changed in their places."""
         self.use(self._settings)
 
     def secured(self, stream: Stream) -> Stream:
-        return stream if self._context is None else TlsStream(stream, self._context)
+        return stream if self._tls is None else self._tls.secured(stream)
 
     def meet(self, connection: Connection, stream: Stream) -> None:
         if self._rules is not None:
@@ -119,15 +104,16 @@ class ListenerGreeting:
         """The handshake is done: without a login, the certificate says who the peer is."""
         if self._rules is not None:
             return
+        assert self._tls is not None
         connection.due_s = None
-        subject = stream.subject
-        if not subject:
-            return
         try:
-            connection.principal = Principal(USER, user_of(subject, self._name_rules))
+            user = self._tls.user_of(stream)
         except NoRuleError as error:
             self._failed(connection, str(error))
             raise TlsError(str(error)) from None
+        if user is None:
+            return
+        connection.principal = Principal(USER, user)
         self._record("login", principal=str(connection.principal), mechanism="TLS", **self._place(connection))
 
     def _failed(self, connection: Connection, reason: str) -> None:
@@ -155,6 +141,14 @@ class ListenerGreeting:
         return base64.urlsafe_b64encode(self._world.random.randbytes(NONCE_BYTES)).decode()
 
 
+class Rules(Protocol):
+    """What a listener asks for, and where it is to be changed."""
+
+    def use(self, settings: Settings) -> None: ...
+
+    def look_again(self) -> None: ...
+
+
 class Greetings:
     """Of all listeners."""
 
@@ -164,6 +158,7 @@ class Greetings:
         self._delegated = delegated
         self._record = record
         self._of_listener: dict[str, ListenerGreeting] = {}
+        self._others: dict[str, Rules] = {}
 
     def of(self, listener: Listener, settings: Settings, behind: Dispatch) -> ListenerGreeting | None:
         """What a new listener asks for; SettingsError if its settings do not make sense."""
@@ -173,9 +168,13 @@ class Greetings:
         self._of_listener[listener.name] = greeting
         return greeting
 
+    def add(self, name: str, rules: Rules) -> None:
+        """Those of a listener that is served elsewhere are kept up to date as well."""
+        self._others[name] = rules
+
     def use(self, settings: Settings) -> None:
         """The settings have changed."""
-        for name, greeting in self._of_listener.items():
+        for name, greeting in (self._of_listener | self._others).items():
             try:
                 greeting.use(settings)
             except SettingsError as error:
@@ -183,20 +182,22 @@ class Greetings:
 
     async def look_again_forever(self) -> None:
         """Certificates that are replaced in their files are taken over, and keys for tokens fetched."""
+        fetching: set[BearerTokens] = set()
         async with asyncio.TaskGroup() as tasks:
-            for greeting in self._of_listener.values():
-                if greeting.tokens is not None:
-                    tasks.create_task(greeting.tokens.fetch_forever())
-            tasks.create_task(self._look_for_certificates())
+            while True:
+                for greeting in self._of_listener.values():
+                    if greeting.tokens is not None and greeting.tokens not in fetching:
+                        fetching.add(greeting.tokens)  # a listener may begin to take tokens at any time
+                        tasks.create_task(greeting.tokens.fetch_forever())
+                await asyncio.sleep(FILES_EVERY_S)
+                self._look_for_certificates()
 
-    async def _look_for_certificates(self) -> None:
-        while True:
-            await asyncio.sleep(FILES_EVERY_S)
-            for name, greeting in self._of_listener.items():
-                try:
-                    greeting.look_again()
-                except SettingsError as error:
-                    logger.error("listener %s keeps its certificates: %s", name, _joined(error.problems))
+    def _look_for_certificates(self) -> None:
+        for name, greeting in (self._of_listener | self._others).items():
+            try:
+                greeting.look_again()
+            except SettingsError as error:
+                logger.error("listener %s keeps its certificates: %s", name, _joined(error.problems))
 
 
 def _joined(problems: Iterable[str]) -> str:

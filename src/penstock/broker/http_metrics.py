@@ -2,7 +2,7 @@
 
 A small part of HTTP/1.1, on a listener of its own: one request to a connection, no bodies in requests. Whoever is slow,
 long-winded or many is held to the limits below. Everything else about a request is answered with an error; nothing in
-it is ever more than compared.
+it is ever more than compared. Who they are, and whether they may, a `Guard` says.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import asyncio
 import base64
 import binascii
 import errno
-import hmac
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from penstock.base.world import Address, Buffer, Listener, Network, SocketOptions, Stream
 from penstock.broker.metrics_format import CONTENT_TYPE
+from penstock.security.api_rights import ROUTE_RIGHTS
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ _REASONS = {
     200: "OK",
     400: "Bad Request",
     401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
@@ -61,6 +62,14 @@ class _Refused(Exception):
         self.header = header
 
 
+class Guard(Protocol):
+    """Who may come in: TLS below, a login, and which paths that one may ask for (`http_guard`)."""
+
+    def secured(self, stream: Stream) -> Stream: ...
+
+    async def meet(self, stream: Stream, given: str | None) -> Callable[[str], bool] | None: ...
+
+
 class _Guest:
     """One connection, and the task that serves it."""
 
@@ -68,12 +77,12 @@ class _Guest:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.is_known = False  # its request has come
+        self.is_known = False  # its request has come, and is of somebody who may ask
         self.task: asyncio.Task[None] | None = None
 
 
 class HttpMetrics:
-    """Serves the text of `scrape` to whoever asks and, if there is a `login` ("user:password"), gives it."""
+    """Serves the text of `scrape` to whoever asks and, if there is a guard, may."""
 
     def __init__(
         self,
@@ -81,12 +90,12 @@ class HttpMetrics:
         scrape: Callable[[], AsyncGenerator[bytes]],
         *,
         is_healthy: Callable[[], bool],
-        login: str | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._network = network
         self._scrape = scrape
         self._is_healthy = is_healthy
-        self._login = login
+        self._guard = guard
         self._listener: Listener | None = None
         self._guests: dict[_Guest, None] = {}
 
@@ -125,7 +134,7 @@ class HttpMetrics:
                 return
             silent.task.cancel()
             del self._guests[silent]
-        guest = _Guest(stream)
+        guest = _Guest(stream if self._guard is None else self._guard.secured(stream))
         self._guests[guest] = None
         guest.task = asyncio.get_running_loop().create_task(self._serve(guest))
 
@@ -133,10 +142,9 @@ class HttpMetrics:
         try:
             async with asyncio.timeout(HEAD_S_MAX):
                 head = await _read_head(guest.stream)
-            guest.is_known = True
             if head is not None:
                 async with asyncio.timeout(ANSWER_S_MAX):
-                    await self._answer(guest.stream, head)
+                    await self._answer(guest, head)
         except OSError:
             pass  # it has gone, or took too long
         except Exception:
@@ -147,10 +155,12 @@ class HttpMetrics:
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _answer(self, stream: Stream, head: bytes) -> None:
+    async def _answer(self, guest: _Guest, head: bytes) -> None:
+        stream = guest.stream
         try:
             request = _parse(head)
-            self._check(request)
+            await self._check(stream, request)
+            guest.is_known = True
             if request.path == "/healthz":
                 status, text = (200, "ok\n") if self._is_healthy() else (503, "not serving\n")
                 await _send_whole(stream, status, text, has_body=request.method == "GET")
@@ -164,15 +174,18 @@ class HttpMetrics:
             await _send_whole(stream, refused.status, f"{refused}\n", refused.header)
         await _say_goodbye(stream)
 
-    def _check(self, request: _Request) -> None:
-        if self._login is not None:
-            given = (request.login or "").encode()
-            if not hmac.compare_digest(given, self._login.encode()):
+    async def _check(self, stream: Stream, request: _Request) -> None:
+        may_ask_for = None
+        if self._guard is not None:
+            may_ask_for = await self._guard.meet(stream, request.login)
+            if may_ask_for is None:
                 raise _Refused(401, "a login is needed", 'WWW-Authenticate: Basic realm="penstock"\r\n')
-        if request.path not in ("/metrics", "/healthz"):
+        if request.path not in ROUTE_RIGHTS:
             raise _Refused(404, "there is /metrics, and /healthz")
         if request.method not in ("GET", "HEAD"):
             raise _Refused(405, "only GET is served", "Allow: GET, HEAD\r\n")
+        if may_ask_for is not None and not may_ask_for(request.path):
+            raise _Refused(403, f"this user has no right to {request.path}")
 
     async def _send_metrics(self, stream: Stream, takes_chunks: bool) -> None:
         async with aclosing(self._scrape()) as pieces:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from ipaddress import ip_address
 
+from penstock.base.settings import SettingsError
 from penstock.base.world import Address
+from penstock.broker.http_guard import LISTENER_NAME, HttpGuard
 from penstock.broker.http_metrics import HttpMetrics
 from penstock.broker.metrics_cluster import CLUSTER, MEMBER
 from penstock.broker.metrics_format import Section, line
@@ -54,21 +55,17 @@ class Metrics:
 
     async def serve(self) -> None:
         """Serve them where the settings say, if they do; raises MetricsError."""
-        settings = self._metered.broker.settings
+        broker = self._metered.broker
+        settings, world = broker.settings, broker.world
         listener = settings.text("metrics.listener")
         if not listener:
             return
-        login = settings.optional_text("metrics.login") or None
-        if login is not None and ":" not in login:
-            raise MetricsError("metrics.login is a user and a password, as user:password")
-        network = self._metered.broker.world.network
-        http = HttpMetrics(network, self.text, is_healthy=lambda: self.is_healthy, login=login)
         where = _address_of(listener.removesuffix("+"))
-        if login is None and not _is_loopback(where.host):
-            raise MetricsError(
-                f"metrics.listener={where} may be reached from other machines: give metrics.login, too, or use "
-                "127.0.0.1"
-            )
+        try:
+            guard = HttpGuard(where, world, settings, broker.users, broker.rights, broker.audit.record)
+        except SettingsError as error:
+            raise MetricsError("; ".join(error.problems)) from error
+        http = HttpMetrics(world.network, self.text, is_healthy=lambda: self.is_healthy, guard=guard)
         listen = http.listen_nearby if listener.endswith("+") else http.listen
         try:
             self.address = await listen(*where)
@@ -77,6 +74,7 @@ class Metrics:
                 f"cannot serve metrics on {where}: {error.strerror}; choose another port with metrics.listener"
             ) from error
         self._http = http
+        broker.greetings.add(LISTENER_NAME, guard)
         self._metered.loop_delay.start()
 
     async def stop(self) -> None:
@@ -101,13 +99,6 @@ class Metrics:
 def _address_of(listener: str) -> Address:
     host, _, port = listener.rpartition(":")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _pieces(scrape: Scrape) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from penstock.broker.audit_log import AuditLog
 from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.connection import Connection
 from penstock.security.acls import CLUSTER_NAME, Operation, ResourceType
-from penstock.security.api_rights import API_RIGHTS
+from penstock.security.api_rights import API_RIGHTS, ROUTE_RIGHTS
 from penstock.security.authorizer import Authorizer, all_operations, parse_super_users
 from penstock.security.principal import Principal
 from penstock.security.stored_acls import entries_of, pattern_of
@@ -110,16 +110,32 @@ class Rights:
         if self.authorizer.allows(who.principal, who.host, operation, resource_type, name):
             return True
         if is_told:
-            self._audit.record(
-                "operation_denied",
-                principal=who.principal,
-                host=who.host,
-                api=API_RIGHTS[who.api_key].name,
-                operation=operation.name,
-                resource_type=resource_type.name,
-                resource=name,
-            )
+            self._record_refusal(who.principal, who.host, API_RIGHTS[who.api_key].name, operation, resource_type, name)
         return False
+
+    def allows_route(self, principal: Principal, host: str, path: str) -> bool:
+        """Whether somebody may ask for a path over HTTP."""
+        needed = ROUTE_RIGHTS[path]
+        if not self.is_on:
+            return True
+        for operation, resource_type, _ in needed.rights:
+            if not self.authorizer.allows(principal, host, operation, resource_type, CLUSTER_NAME):
+                self._record_refusal(principal, host, needed.name, operation, resource_type, CLUSTER_NAME)
+                return False
+        return True
+
+    def _record_refusal(
+        self, principal: Principal, host: str, api: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> None:
+        self._audit.record(
+            "operation_denied",
+            principal=principal,
+            host=host,
+            api=api,
+            operation=operation.name,
+            resource_type=resource_type.name,
+            resource=name,
+        )
 
     def may_act_as_broker(self, connection: Connection) -> bool:
         """Whether whoever is at the other end may do what only brokers do."""

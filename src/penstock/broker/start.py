@@ -64,7 +64,7 @@ from penstock.broker.transaction_shards import transaction_shards
 from penstock.broker.users import Users
 from penstock.log.meta_properties import LogDirectoryError
 from penstock.zookeeper.coordination import Coordination, SessionState
-from penstock.zookeeper.errors import NodeExistsError
+from penstock.zookeeper.errors import NoAuthError, NodeExistsError
 from penstock.zookeeper.patience import until_answered
 from penstock.zookeeper.znodes import BrokerNode, Endpoint, LoginSecret, first_znodes, later_znodes
 
@@ -141,6 +141,21 @@ async def start_broker(
     process_figures: Callable[[], ProcessFigures] | None = None,
 ) -> RunningBroker:
     """Start a broker on its data; raises StartError. `process_figures` is for the metrics of a process of its own."""
+    try:
+        return await _start(world, settings, coordination, process_figures)
+    except NoAuthError as error:
+        raise StartError(
+            "ZooKeeper keeps znodes of this cluster for brokers that show another identity: give zookeeper.auth.digest "
+            "as the other brokers have it"
+        ) from error
+
+
+async def _start(
+    world: World,
+    settings: Settings,
+    coordination: Coordination,
+    process_figures: Callable[[], ProcessFigures] | None,
+) -> RunningBroker:
     node_id = settings.integer("node.id")
     await until_answered(coordination, lambda: _make_first_znodes(world, coordination))
     view = ClusterView(coordination)
@@ -152,8 +167,9 @@ async def start_broker(
         partitions = await Partitions.open(world, node_id, view, lease, settings)
     except LogDirectoryError as error:
         raise StartError(str(error)) from error
+    may_keep = coordination.keeps_secrets or settings.flag("zookeeper.unprotected.credentials.enable")
     login_secret = await until_answered(coordination, lambda: _login_secret(coordination))
-    users = Users(view, role, login_secret)
+    users = Users(view, role, login_secret, may_keep=may_keep)
     tokens = DelegationTokens(world, view, role, settings, login_secret)
     listener_name = parse_listeners(settings, "").inter_broker_name
     inter_broker = _inter_broker(world, settings, users, lambda: broker.settings)

@@ -35,6 +35,10 @@ from penstock.zookeeper.znodes import SCRAM_CONFIGS
 #: The numbers that Kafka's protocol has for mechanisms.
 MECHANISM_NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NAME_LENGTH_MAX = 1000
+_UNPROTECTED = (
+    "whoever reaches ZooKeeper could read what is kept of users: give all brokers zookeeper.auth.digest, or allow it "
+    "with zookeeper.unprotected.credentials.enable=true"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,12 @@ class Upsertion:
 class Users:
     """Those who can log in with SCRAM."""
 
-    def __init__(self, view: ClusterView, role: ControllerRole, secret: bytes) -> None:
+    def __init__(self, view: ClusterView, role: ControllerRole, secret: bytes, *, may_keep: bool = True) -> None:
         self.secret = secret
         """Of the cluster: salts of users who do not exist are made from it."""
         self._view = view
         self._role = role
+        self._may_keep = may_keep  # whether credentials may be written where they would lie
         self._brokers: tuple[str, str, Found] | None = None  # their listener, mechanism, and user
 
     def use_own_login(self, listener_name: str, login: OwnLogin) -> None:
@@ -104,6 +109,8 @@ class Users:
     async def alter(self, user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> None:
         """Where the controller is: all of what is asked for one user, or ApiError and nothing of it."""
         new = _checked(user, deletions, upsertions)
+        if new and not self._may_keep:
+            raise ApiError(Error.POLICY_VIOLATION, _UNPROTECTED)
         name = escaped_name(user)
 
         def decide(_state: ClusterState) -> list[Plan]:

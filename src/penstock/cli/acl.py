@@ -20,7 +20,7 @@ from penstock.cli.connection import Connection
 from penstock.cli.direct import check_error, connect_directly
 from penstock.cli.failure import usage
 from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, Yes, family
-from penstock.cli.output import print_json, print_table
+from penstock.cli.output import confirm, print_json, print_table
 from penstock.security.acls import (
     CLUSTER_NAME,
     Acl,
@@ -161,8 +161,7 @@ def remove(
     """Remove exactly these rules."""
     patterns = _patterns(topic, group, transactional_id, user, token, cluster=cluster)
     acls = _rules(allow, deny, _asked(read, write, operation), patterns, host)
-    if not yes and not typer.confirm(f"Remove {len(acls)} rules?", err=True):
-        raise typer.Abort()
+    confirm(f"Remove {len(acls)} rule{'s' if len(acls) > 1 else ''}?", yes, "nothing was removed")
     filters = [
         k31.DeleteAclsRequestFilter(
             resource_type_filter=kind,

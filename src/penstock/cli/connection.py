@@ -7,6 +7,7 @@ to, and a newcomer who forgot `penstock up` should hear so at once. Errors of th
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -52,6 +53,10 @@ REFUSED_ERRORS = {
 }
 
 Result = TypeVar("Result")
+
+_SILENT = logging.getLogger("librdkafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
 
 
 class Connection:
@@ -143,11 +148,17 @@ class Connection:
 
     def _make(self, kind: type[Result], defaults: Mapping[str, str | bool]) -> Result:
         try:
-            return kind({**defaults, **self.settings, "error_cb": self._on_background_error})  # type: ignore[call-arg]
+            chosen = {**defaults, **self.settings, "error_cb": self._on_background_error}
+            return kind(chosen | self._silenced)  # type: ignore[call-arg]
         except KafkaException as error:
             raise usage(f"client setting: {error.args[0].str()}") from error
         except (TypeError, ValueError) as error:
             raise usage(f"client setting: {error}") from error
+
+    @property
+    def _silenced(self) -> dict[str, logging.Logger]:
+        """Even where it is told to log nothing, librdkafka prints what is fatal; we say that ourselves, and better."""
+        return {"logger": _SILENT} if self.settings.get("log_level") == "0" else {}
 
     def _on_background_error(self, error: KafkaError) -> None:
         if error.code() in REFUSED_ERRORS:

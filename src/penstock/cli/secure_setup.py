@@ -76,6 +76,14 @@ def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
     return SecureSetup(folder, settings, {ADMIN: of_admin}, is_new)
 
 
+def keeper_identity(data: Path) -> dict[str, str]:
+    """As whom brokers that share a keeper show themselves to it, so that it keeps their secrets for them."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = data / "security"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return {"zookeeper.auth.digest": f"{BROKERS}:{_password(folder / 'broker.password')}"}
+
+
 def _is_wildcard(host: str) -> bool:
     return host in ("", "0.0.0.0", "::")
 

@@ -71,7 +71,9 @@ def list_topics(
             [[row["name"], row["partitions"], row["replication_factor"]] for row in rows],
         )
     else:
-        note("no topics yet: create one with 'penstock topic create NAME'")
+        has_login = "sasl.mechanism" in connection.settings or "ssl.certificate.location" in connection.settings
+        unseen = ", or none that this user may see" if has_login else ""
+        note(f"no topics yet{unseen}: create one with 'penstock topic create NAME'")
 
 
 def _internal_topics(connection: Connection, admin: AdminClient, candidates: list[str]) -> set[str]:

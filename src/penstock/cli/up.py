@@ -18,7 +18,7 @@ from penstock.cli.given_settings import (
     given_settings,
 )
 from penstock.cli.output import note
-from penstock.cli.secure_setup import SecureSetup, secure_setup
+from penstock.cli.secure_setup import SecureSetup, keeper_identity, secure_setup
 from penstock.cli.server_process import become
 
 #: How many replicas what matters has, while there are so many brokers.
@@ -60,7 +60,8 @@ def up(
     setup = _secured(data.absolute(), host, port, brokers) if secure else None
     users = {} if setup is None else setup.users
     protocol = "PLAINTEXT" if setup is None else "SASL_SSL"
-    values = {**defaults(brokers), **({} if setup is None else setup.settings), **given_settings(config, given)}
+    made = setup.settings if setup is not None else keeper_identity(data.absolute()) if brokers > 1 else {}
+    values = {**defaults(brokers), **made, **given_settings(config, given)}
     if values.get("zookeeper.connect"):
         raise usage("'penstock up' has a keeper of its own: leave zookeeper.connect out, or run 'penstock broker'")
     _tell_of_others(folder, brokers)

@@ -17,7 +17,7 @@ from penstock.cli.connection import Connection
 from penstock.cli.direct import check_error, connect_directly
 from penstock.cli.failure import ExitCode, Failure, usage
 from penstock.cli.options import Bootstrap, ClientConfig, ClientSettings, Json, Yes, family
-from penstock.cli.output import print_json, print_table
+from penstock.cli.output import confirm, print_json, print_table
 from penstock.sasl.scram import HASH_NAMES, salted_password
 from penstock.sasl.scram_server import DEFAULT_ITERATIONS, SALT_BYTES
 from penstock.wire.messages import k50_describe_user_scram_credentials as k50
@@ -104,8 +104,7 @@ def delete(
     known = _describe(connection, [user])
     if not known:
         raise Failure(f"user '{user}' does not exist", ExitCode.NOT_FOUND)
-    if not yes and not typer.confirm(f"Delete the user '{user}'?", err=True):
-        raise typer.Abort()
+    confirm(f"Delete the user '{user}'?", yes, "nobody was deleted")
     deletions = [
         k51.AlterUserScramCredentialsRequestDeletion(name=user, mechanism=_NUMBERS[name])
         for name in known[0]["mechanisms"]

@@ -95,6 +95,12 @@ def new_credential(mechanism: str, password: str, salt: bytes, iterations: int =
     )
 
 
+def is_password(mechanism: str, credential: Credential, password: str) -> bool:
+    """Whether this is the password, where it is sent as it is. The work of thousands of hashes, on purpose."""
+    shown = new_credential(mechanism, password, credential.salt, credential.iterations)
+    return hmac.compare_digest(shown.stored_key, credential.stored_key)
+
+
 def fake_credential(mechanism: str, user: str, secret: bytes) -> Credential:
     """Of somebody who does not exist: always the same, and not to be told from a real one without the secret."""
     made = [

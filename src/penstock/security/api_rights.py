@@ -62,7 +62,7 @@ API_RIGHTS: Mapping[int, ApiRights] = MappingProxyType(
     {
         0: _needs("Produce", Right(WRITE, TOPIC), Right(WRITE, TRANSACTIONAL_ID, "records of a transaction")),
         1: _needs("Fetch", Right(READ, TOPIC, "consumers"), Right(CLUSTER_ACTION, CLUSTER, "followers")),
-        2: _needs("ListOffsets", Right(DESCRIBE, TOPIC)),
+        2: _needs("ListOffsets", Right(DESCRIBE, TOPIC), Right(CLUSTER_ACTION, CLUSTER, "followers, as well")),
         3: _needs(
             "Metadata",
             Right(DESCRIBE, TOPIC),
@@ -194,6 +194,14 @@ API_RIGHTS: Mapping[int, ApiRights] = MappingProxyType(
         20005: _needs("LeaveCluster", _BROKERS),
         20006: _needs("ReplicasFailed", _BROKERS),
         20007: _needs("Envelope", _BROKERS, note="what is inside is judged by the rights of whoever sent it"),
+    }
+)
+
+#: The same for what is served over HTTP, by path, to those who logged in there.
+ROUTE_RIGHTS: Mapping[str, ApiRights] = MappingProxyType(
+    {
+        "/metrics": _needs("GET /metrics", Right(DESCRIBE, CLUSTER), note="`metrics.login` needs no rights"),
+        "/healthz": _needs("GET /healthz", note="whether the broker serves is told to everybody who may log in"),
     }
 )
 

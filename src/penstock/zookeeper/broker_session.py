@@ -53,7 +53,9 @@ async def open_broker_session(
             raise
         return client
 
-    return await RenewedClient.open(connect, lambda session: _write_down(world.disk, folder, session))
+    opened = await RenewedClient.open(connect, lambda session: _write_down(world.disk, folder, session))
+    opened.keeps_secrets = digest is not None
+    return opened
 
 
 async def _make_chroot(client: Client) -> None:

@@ -48,6 +48,11 @@ class Coordination(Protocol):
         """The session surely lives until this time of the monotonic clock."""
         ...
 
+    @property
+    def keeps_secrets(self) -> bool:
+        """Whether what is written for the brokers alone can be read by nobody else: they have shown who they are."""
+        ...
+
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
         """Be told whenever the state of the session changes."""
         ...

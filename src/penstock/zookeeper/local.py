@@ -64,6 +64,10 @@ class LocalCoordination:
     def lease_until_s(self) -> float:
         return self._lease_until_s
 
+    @property
+    def keeps_secrets(self) -> bool:
+        return True  # nobody else is in this process
+
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
 

@@ -35,6 +35,7 @@ class RenewedClient:
         self._renewing: asyncio.Task[None] | None = None
         self._is_closed = False
         self.expiries = 0
+        self.keeps_secrets = False
         self._attach(client)
 
     @classmethod

@@ -7,7 +7,7 @@ before the high watermark has reached the start of this leader's epoch. Finding 
 batch, which is read beside the loop.
 
 Only leaders answer. To a follower, which asks when its position is not in the leader's log, the latest offset is the
-end of that log.
+end of that log; who says to be one needs the right of a broker.
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ _READ_COMMITTED = 1
 
 async def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     topics = []
+    is_forged = request.replica_id >= 0 and not broker.rights.allows(
+        context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    )
     for topic in request.topics:
-        if not broker.rights.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        if is_forged or not broker.rights.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append(_refused(topic.name, topic.partitions))
             continue
         counts = Counter(part.partition_index for part in topic.partitions)
