@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from .client import (
     BEGINNING,
     DEADLINE_S,
+    DEFAULT_FETCH,
     END,
     MESSAGE_BYTES_MAX,
     Admin,
@@ -227,7 +228,7 @@ class AiokafkaClient(Client):
         *,
         reset: str = "earliest",
         committed_only: bool = False,
-        fetch: FetchOptions = FetchOptions(),  # noqa: B008
+        fetch: FetchOptions = DEFAULT_FETCH,
     ) -> Iterator[Reader]:
         settings: dict[str, Any] = {"isolation_level": "read_committed" if committed_only else "read_uncommitted"}
         if fetch.min_bytes is not None:

@@ -107,6 +107,9 @@ class FetchOptions:
     max_partition_bytes: int | None = None
 
 
+DEFAULT_FETCH = FetchOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSeen:
     """What a client says about the cluster."""
@@ -181,7 +184,7 @@ class Client(ABC):
         *,
         reset: str = "earliest",
         committed_only: bool = False,
-        fetch: FetchOptions = FetchOptions(),  # noqa: B008
+        fetch: FetchOptions = DEFAULT_FETCH,
     ) -> AbstractContextManager[Reader]:
         """A consumer of these partitions that reads from `start`, and from `reset` if that offset does not exist."""
 

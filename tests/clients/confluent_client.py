@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from .client import (
     BEGINNING,
     DEADLINE_S,
+    DEFAULT_FETCH,
     DEFAULT_REPLICAS,
     END,
     MESSAGE_BYTES_MAX,
@@ -201,7 +202,7 @@ class ConfluentClient(Client):
         *,
         reset: str = "earliest",
         committed_only: bool = False,
-        fetch: FetchOptions = FetchOptions(),  # noqa: B008
+        fetch: FetchOptions = DEFAULT_FETCH,
     ) -> Iterator[Reader]:
         settings: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap,

@@ -138,6 +138,9 @@ class GroupClient(ABC):
     #: The error by which one of two members with the same instance id is refused; None if the client hides it.
     fencing_code: int | None = FENCED_INSTANCE_ID
     polls_tell_fencing = True
+    #: Does it give messages of before to a member that lost a partition while it asked where that begins? Then a
+    #: scenario in which members come and go has to commit the beginning first, so that nobody asks.
+    stumbles_over_first_offsets = False
 
     def __init__(self, plain: Client) -> None:
         self.plain = plain

@@ -64,6 +64,8 @@ class GroupRun:
         self._rounds: list[list[bytes]] = []
 
     def __enter__(self) -> Self:
+        if any(client.stumbles_over_first_offsets for client in self.clients):
+            self._commit_beginning()
         self._flow.start()
         return self
 
@@ -122,6 +124,13 @@ class GroupRun:
         self._check_members()
         assert self.history.errors == []
         judge(self.history, read_topics(self.clients[0].plain.bootstrap, self.partitions))
+
+    def _commit_beginning(self) -> None:
+        beginning = dict.fromkeys(self.partitions, 0)
+        number = self.group.committing(None, beginning)
+        with self.clients[0].outsider(self.options.group, self.partitions) as outsider:
+            outsider.commit(beginning)
+        self.group.committed(number)
 
     def _wait_for_owners(self, living: set[str]) -> None:
         share = min(len(living), len(self.partitions))

@@ -18,6 +18,7 @@ with warnings.catch_warnings():
 from .client import (
     BEGINNING,
     DEADLINE_S,
+    DEFAULT_FETCH,
     END,
     MESSAGE_BYTES_MAX,
     Admin,
@@ -191,7 +192,7 @@ class KafkaPythonClient(Client):
         *,
         reset: str = "earliest",
         committed_only: bool = False,
-        fetch: FetchOptions = FetchOptions(),  # noqa: B008
+        fetch: FetchOptions = DEFAULT_FETCH,
     ) -> Iterator[Reader]:
         settings: dict[str, Any] = {"isolation_level": "read_committed" if committed_only else "read_uncommitted"}
         if fetch.min_bytes is not None:

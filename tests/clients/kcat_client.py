@@ -14,6 +14,7 @@ from typing import IO, Any
 from .client import (
     BEGINNING,
     DEADLINE_S,
+    DEFAULT_FETCH,
     MESSAGE_BYTES_MAX,
     Client,
     FetchOptions,
@@ -134,7 +135,7 @@ class KcatClient(Client):
         *,
         reset: str = "earliest",
         committed_only: bool = False,
-        fetch: FetchOptions = FetchOptions(),  # noqa: B008
+        fetch: FetchOptions = DEFAULT_FETCH,
     ) -> Iterator[Reader]:
         arguments = ["-C", "-q", "-u", "-E", "-t", topic, "-f", FORMAT, "-o", str(start)]
         arguments += ["-p", str(partitions[0])] if len(partitions) == 1 else []

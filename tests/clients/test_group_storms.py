@@ -16,14 +16,7 @@ from .running_member import Commits
 pytestmark = pytest.mark.clients
 
 
-def test_members_come_and_go(
-    groups: GroupClient, new_group_topic: NewTopic, tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
-    if groups.name.endswith("consumer-protocol") and not pytestconfig.getoption("--long"):
-        pytest.skip(
-            "NOT TESTED IN THE SHORT FORM: about one run in ten, a member that was paused reads on where its successor "
-            "stopped, without having told that it lost the partition; whether the client or we are to blame is open"
-        )
+def test_members_come_and_go(groups: GroupClient, new_group_topic: NewTopic, tmp_path: Path) -> None:
     topic = new_group_topic(partitions=6)
     options = MemberOptions(f"group-of-{topic}", (topic,), assignor=groups.safe_assignors[-1])
     with GroupRun(groups, topic, 6, tmp_path, options) as run:

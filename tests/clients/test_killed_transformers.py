@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .client import DEFAULT_REPLICAS
@@ -207,6 +207,10 @@ def make_topics(bootstrap: str) -> None:
     ]
     for made in admin.create_topics(topics).values():
         made.result(30)
+    # librdkafka stumbles where it is interrupted while it asks for the beginning (docs/internals/traps.md)
+    beginning = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(SOURCE, index, 0) for index in range(PARTITIONS)])
+    for committed in admin.alter_consumer_group_offsets([beginning]).values():
+        committed.result(30)
 
 
 def message(number: int, partition: int) -> bytes:
@@ -258,11 +262,11 @@ def check_exactly_once(
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_each_message_comes_out_once(start_some: StartSite, protocol: str) -> None:
     settings = STATIC_CLASSIC if protocol == "classic" else CONSUMER
-    check_exactly_once(start_some, 1, settings, programs=1, kills=6, static=protocol == "classic")
+    check_exactly_once(start_some, 1, settings, programs=1, kills=4, static=protocol == "classic")
 
 
 def test_programs_that_share_the_work(start_some: StartSite) -> None:
-    check_exactly_once(start_some, 2, CLASSIC, programs=2, kills=4, static=False)
+    check_exactly_once(start_some, 2, CLASSIC, programs=2, kills=3, static=False)
 
 
 @pytest.mark.slow

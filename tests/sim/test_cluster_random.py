@@ -20,7 +20,7 @@ from penstock.testing.sim_seeds import run_seeds
 
 pytestmark = pytest.mark.sim
 
-SEEDS = 200
+SEEDS = 60
 LONG_SEEDS = 2000
 
 

@@ -331,14 +331,14 @@ _LATE_STATE = replace(
 _BATCHES = replace(_with(_QUICK, 4, 2.0, kill=1, move_leaders=1, cut_clients=1), has_batches=True, pause=4.0)
 
 SAFEGUARDS = (
-    Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE, 7),
-    Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LATE_FETCHES, 14),
+    Safeguard("truncation by epochs", _truncation_to_high_watermark, _LEADERS_MOVE, 10),
+    Safeguard("leader-epoch fence in Fetch", _no_epoch_fence, _LATE_FETCHES, 40),
     Safeguard("high watermark by fetches of this epoch", _fetches_of_an_old_epoch_count, _LEADS_AGAIN),
-    Safeguard("ISR join at the high watermark", _joins_without_high_watermark, _BROKERS_RETURN, 9),
+    Safeguard("ISR join at the high watermark", _joins_without_high_watermark, _BROKERS_RETURN, 4),
     Safeguard("ISR join at this epoch's start", _joins_without_epoch_start, _LEADER_AFTER_FOLLOWER, 2),
-    Safeguard("maximal ISR", _no_maximal_isr, _BROKERS_RETURN, 24),
+    Safeguard("maximal ISR", _no_maximal_isr, _BROKERS_RETURN, 26),
     Safeguard("acknowledgement at the high watermark", _acknowledged_at_once, _BROKERS_RETURN),
-    Safeguard("min.insync.replicas before the answer", _too_few_replicas_noticed_before_only, _BROKERS_RETURN, 4),
+    Safeguard("min.insync.replicas before the answer", _too_few_replicas_noticed_before_only, _BROKERS_RETURN, 6),
     Safeguard("high watermark with min.insync.replicas", _high_watermark_with_too_few, _BROKERS_RETURN, 1),
     Safeguard("eligible leaders", _nobody_is_eligible, _POWER, 1),
     Safeguard("broker epochs", _no_broker_epoch, _RESTARTS, 9),
@@ -348,7 +348,7 @@ SAFEGUARDS = (
     Safeguard("five batches of each producer", _one_batch_remembered, _LEADERS_MOVE),
     Safeguard("producers known to followers", _producers_of_followers_unknown, _LEADERS_MOVE),
     Safeguard("verification of transactions", _no_verification, _HASTY, 6),
-    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _LATE_MARKERS, 7),
-    Safeguard("group state told when replicated", _group_state_told_at_once, _LATE_STATE, 2),
+    Safeguard("markers of the present coordinator", _markers_of_old_coordinators, _LATE_MARKERS, 8),
+    Safeguard("group state told when replicated", _group_state_told_at_once, _LATE_STATE, 15),
     Safeguard("commit of many by exact triples", _any_attempt_is_committed, _BATCHES, 2),
 )
