@@ -107,7 +107,12 @@ class Bystander:
 
 @pytest.fixture(scope="session")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
-    settings = {"connection.frame.timeout.ms": str(FRAME_TIMEOUT_MS), "log.dirs.reserve.bytes": "0"}
+    # the records of a bystander have old timestamps: retention would take them between a write and its read
+    settings = {
+        "connection.frame.timeout.ms": str(FRAME_TIMEOUT_MS),
+        "log.dirs.reserve.bytes": "0",
+        "log.retention.ms": "-1",
+    }
     with BrokerProcess(tmp_path_factory.mktemp("hostile") / "data", settings=settings) as process:
         yield Hostile(process)
         text = process.log_text()

@@ -84,6 +84,7 @@ class Site:
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:root",
                 "log.dirs.reserve.bytes": "0",
+                "log.retention.ms": "-1",  # the bystander's records have old timestamps
             },
         )
 
