@@ -22,7 +22,7 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",  # so that the first rules can be made, and brokers can start
 }
-ITEMS = ("one-message-100", "produce-16kb")
+ITEMS = {"one-message-100": "one_message", "produce-16kb": "batches"}
 OTHERS = 100
 
 
@@ -30,7 +30,7 @@ def authorizers(run: Run) -> None:
     if work.AUTHORIZER not in run.only:
         return
     machine.warm_page_memory(run.memory_folder, run.sizes.warm_bytes)
-    items = [item for item in work.LOADS if item.name in ITEMS]
+    items = {ITEMS[item.name]: item for item in work.LOADS if item.name in ITEMS}
     with contextlib.ExitStack() as stack:
         free = stack.enter_context(running(run, run.memory_folder / "free"))
         guarded = stack.enter_context(running(run, run.memory_folder / "guarded", SETTINGS))
@@ -41,16 +41,20 @@ def authorizers(run: Run) -> None:
                 run.measure(work.AUTHORIZER, each[0].name, number, partial(_both, run, items, each, number))
 
 
-def _both(run: Run, items: list[Item], brokers: tuple[Broker, Broker], number: int) -> Figures:
+def _both(run: Run, items: dict[str, Item], brokers: tuple[Broker, Broker], number: int) -> Figures:
     """Each load on both, and again in the other order: what changes by the minute is the same for both."""
     figures: Figures = {}
-    for item, name in zip(items, ("one_message", "batches"), strict=True):
-        rates = {broker: 0.0 for broker in brokers}
+    for name, item in items.items():
+        rates, cpu_us = dict.fromkeys(brokers, 0.0), dict.fromkeys(brokers, 0.0)
         for turn, order in enumerate((brokers, brokers[::-1])):
             for broker in order:
-                rates[broker] += one_load(run, item, broker, f"guarded-{item.name}-{number}-{turn}")["requests_s"] / 2
-        figures[f"{name}_guarded_s"] = rates[brokers[1]]
-        figures[f"{name}_share"] = rates[brokers[1]] / rates[brokers[0]]
+                found = one_load(run, item, broker, f"guarded-{item.name}-{number}-{turn}")
+                rates[broker] += found["requests_s"] / 2
+                cpu_us[broker] += found["cpu_us_per_request"] / 2
+        free, guarded = brokers
+        figures[f"{name}_guarded_s"] = rates[guarded]
+        figures[f"{name}_share"] = rates[guarded] / rates[free]
+        figures[f"{name}_cpu_share"] = cpu_us[guarded] / cpu_us[free]
     return figures
 
 

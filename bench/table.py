@@ -59,8 +59,10 @@ FIGURES = {
     "quota_mb_s": Figure("noise with a quota MB/s"),
     "one_message_guarded_s": Figure("one message, thousand requests/s", 1e-3),
     "one_message_share": Figure("share of the rate without rules"),
+    "one_message_cpu_share": Figure("share of the CPU per request without rules"),
     "batches_guarded_s": Figure("16 KB batches, thousand requests/s", 1e-3),
     "batches_share": Figure("share of the rate without rules"),
+    "batches_cpu_share": Figure("share of the CPU per request without rules"),
 }
 
 

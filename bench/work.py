@@ -263,7 +263,14 @@ AUTHORIZER = "authorizer"
 AUTHORIZER_TITLE = (
     "one-message-100 and produce-16kb with an authorizer and 400 rules, and what share that is of the same without one"
 )
-AUTHORIZER_SHOWN = ("one_message_guarded_s", "one_message_share", "batches_guarded_s", "batches_share")
+AUTHORIZER_SHOWN = (
+    "one_message_guarded_s",
+    "one_message_share",
+    "one_message_cpu_share",
+    "batches_guarded_s",
+    "batches_share",
+    "batches_cpu_share",
+)
 
 COMPACTION = "compaction"
 COMPACTION_TITLE = "500 requests a second of 1 KB, on disk, before and while a log is compacted"

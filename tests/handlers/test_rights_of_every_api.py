@@ -11,6 +11,7 @@ from penstock.base.errors import Error
 from penstock.broker.start import RunningBroker
 from penstock.security.acls import CLUSTER_NAME, Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from penstock.security.api_rights import API_RIGHTS
+from penstock.security.authorizer import Authorizer
 from penstock.security.principal import Principal
 from penstock.testing.sim_broker import PORT, SimBroker
 from penstock.testing.sim_client import SimClient, batch_of
@@ -313,6 +314,28 @@ def test_a_right_that_is_taken_away_ends_a_producer_that_is_connected(guarded: G
         assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
         assert errors_in(await alice.call(*request_of(0))) == {Error.TOPIC_AUTHORIZATION_FAILED}
         assert guarded.running._dispatcher.again_count == before
+
+    guarded.run(play)
+
+
+def test_it_is_decided_once_for_a_connection_and_a_topic(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later produces do not ask at all, and later fetches find what was decided."""
+    asked: list[str] = []
+    for name in ("allows", "_decide"):
+        real = getattr(Authorizer, name)
+        monkeypatch.setattr(Authorizer, name, lambda *given, name=name, real=real: asked.append(name) or real(*given))
+
+    async def play(guarded: Guarded) -> None:
+        guarded.grant((Operation.WRITE, ResourceType.TOPIC), (Operation.READ, ResourceType.TOPIC))
+        client = await guarded.connect(ALICE)
+        assert errors_in(await client.call(*request_of(0))) == {0}
+        asked.clear()
+        for _ in range(20):
+            assert errors_in(await client.call(*request_of(0))) == {0}
+        assert asked == []
+        for _ in range(20):
+            assert errors_in(await client.call(*request_of(1))) == {0}
+        assert asked.count("allows") == 20 and asked.count("_decide") == 1
 
     guarded.run(play)
 
