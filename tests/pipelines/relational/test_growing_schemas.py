@@ -15,6 +15,7 @@ from penstock.pipelines.relational.source_options import parse_source_options
 from penstock.pipelines.relational.table_source import source_schema
 
 from .database_kinds import KINDS
+from .following import Following
 from .source_tables import SourceDatabase, new_source_database
 
 
@@ -27,43 +28,31 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SourceD
     found.close()
 
 
-class Following:
-    """A reader that is asked for batch after batch, as Spark does it; the next one is what a restart makes."""
-
-    def __init__(self, database: SourceDatabase, at: dict[str, Any] | None = None) -> None:
-        values = {"url": database.table_url(), "mode": "growing", "column": "id", "pollInterval": "0s"}
-        self._reader = GrowingReader(parse_source_options(values), source_schema(values))
-        self.at = self._reader.initialOffset() if at is None else at
-
-    def rows(self) -> list[dict[str, Any]]:
-        end = self._reader.latestOffset(self.at, ReadAllAvailable())
-        parts = self._reader.partitions(self.at, end)
-        found = [row for part in parts for batch in self._reader.read(part) for row in batch.to_pylist()]
-        self.at = end
-        return sorted(found, key=lambda row: row["id"])
+def following(database: SourceDatabase, at: dict[str, Any] | None = None) -> Following:
+    return Following(database, at, column="id")
 
 
 def test_a_column_that_is_added(database: SourceDatabase) -> None:
-    running = Following(database)
+    running = following(database)
     assert len(running.rows()) == 2
     database.run("ALTER TABLE items ADD COLUMN color VARCHAR(20) DEFAULT 'red'")
     database.run("INSERT INTO items VALUES (3, 'c', '30', 'blue')")
     assert running.rows() == [{"id": 3, "name": "c", "amount": "30"}]
-    restarted = Following(database, running.at)
-    assert [(row["id"], row["color"]) for row in restarted.rows()] == [(1, "red"), (2, "red"), (3, "blue")]
+    restarted = following(database, running.at)
+    assert sorted((row["id"], row["color"]) for row in restarted.rows()) == [(1, "red"), (2, "red"), (3, "blue")]
     assert restarted.rows() == []
 
 
 def test_a_column_that_is_dropped(database: SourceDatabase) -> None:
     """An error, never rows with something else in its place; and what came meanwhile comes after the restart."""
-    running = Following(database)
+    running = following(database)
     assert len(running.rows()) == 2
     database.run("ALTER TABLE items DROP COLUMN name")
     database.run("INSERT INTO items VALUES (3, '30')")
     for _ in range(2):
         with pytest.raises(RelationalError, match="name"):
             running.rows()
-    restarted = Following(database, running.at)
+    restarted = following(database, running.at)
     assert restarted.rows() == [{"id": each, "amount": f"{each}0"} for each in (1, 2, 3)]
     assert restarted.rows() == []
 
@@ -82,18 +71,18 @@ def test_the_growing_column_is_dropped(database: SourceDatabase) -> None:
 
 
 def test_a_type_that_changes(database: SourceDatabase) -> None:
-    running = Following(database)
+    running = following(database)
     assert len(running.rows()) == 2
     retype(database, "amount", "INTEGER")
     database.run("INSERT INTO items VALUES (3, 'c', 30)")
     assert [row["amount"] for row in running.rows() if row["id"] == 3] == ["30"]
-    restarted = Following(database, running.at)
+    restarted = following(database, running.at)
     assert [(row["id"], row["amount"]) for row in restarted.rows()] == [(1, 10), (2, 20), (3, 30)]
     retype(database, "amount", "VARCHAR(20)")
     database.run("INSERT INTO items VALUES (4, 'd', 'many')")
     with pytest.raises(RelationalError, match=r"column amount.*many"):
         restarted.rows()
-    again = Following(database, restarted.at)
+    again = following(database, restarted.at)
     assert [row["amount"] for row in again.rows()] == ["10", "20", "30", "many"]
 
 
