@@ -28,7 +28,8 @@ run: $(VENV)/.run ## set up and start a single-node Penstock (ARGS="--port 9192"
 
 $(VENV)/.demo: $(VENV)/.run scripts/install-java
 	@scripts/install-java
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[pipelines]'
+	@echo "Installing Spark (once, some 450 MB) …" >&2
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[pipelines]'
 	@touch $@
 
 demo: $(VENV)/.demo ## set up and watch a cluster and a pipeline at work (ARGS="--seconds 60" ends it by itself)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.console import Console
@@ -44,14 +44,15 @@ class Ways:
         for heading in ("work", "figure", self._ours, *others, *(f"beside {other}" for other in others), "aim"):
             table.add_column(heading, justify="left" if heading in ("work", "figure") else "right")
         for row in rows:
-            figures = [_range(self._found[row.item, way, row.figure], row.scale) for way in (self._ours, *others)]
+            figures = [as_range(self._found[row.item, way, row.figure], row.scale) for way in (self._ours, *others)]
             ratios = [self.ratio(row, other) for other in others]
             shown = ["" if ratio is None else f"{ratio:.2f}×" for ratio in ratios]
             table.add_row(row.item, row.label, *figures, *shown, _aim(row, ratios))
         console.print(table)
 
 
-def _range(by_round: dict[int, float], scale: float) -> str:
+def as_range(by_round: Mapping[int, float], scale: float) -> str:
+    """The lowest and the highest of the rounds."""
     values = sorted(value * scale for value in by_round.values())
     if not values:
         return ""

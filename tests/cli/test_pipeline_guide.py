@@ -79,6 +79,7 @@ def test_a_new_pipeline_passes_its_check_and_runs(tmp_path: Path, bootstrap: str
     done = in_shell(script, tmp_path, bootstrap)
     assert '"mistakes": []' in (tmp_path / "check.json").read_text()
     assert "finished" in done.stdout
+    assert "log level" not in done.stderr  # nor anything else that Spark says of itself
     assert (minutes(tmp_path)) == [("tea", 2, 3)]
 
 

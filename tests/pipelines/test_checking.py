@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -12,6 +13,7 @@ from penstock.pipelines import checking
 from penstock.pipelines.checking import Findings, check_pipeline
 from penstock.pipelines.running_session import register_sources
 from penstock.testing.broker_process import BrokerProcess, free_port
+from penstock.testing.database_servers import PostgreSQLServer
 
 from .whole_pipelines import read
 
@@ -125,7 +127,48 @@ def test_tables(found: Any, tmp_path: Path) -> None:
     assert "secret" not in str(texts) + told.plan
 
 
-def test_brokers_that_are_away(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+@pytest.mark.postgres
+def test_change_capture_and_rights(found: Any, new_topic: Any, postgresql: PostgreSQLServer) -> None:
+    """What PostgreSQL must be told, and one slot for two sinks."""
+    url, role = postgresql.new_database(), f"r_{uuid4().hex[:8]}"
+    database = url.rpartition("/")[2]
+    with postgresql.connect(database) as connection:
+        connection.execute("CREATE TABLE stock (id int PRIMARY KEY)")
+        connection.execute("CREATE PUBLICATION shop FOR TABLE stock")
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'".encode())
+    weak = f"postgresql://{role}:x@127.0.0.1:{postgresql.port}/{database}/stock"
+    sources = {
+        "stock": {"table": f"{url}/stock", "changes": {"slot": f"s_{database}", "publication": "shop"}},
+        "lost": {"table": f"{url}/stock", "changes": {"slot": f"t_{database}", "publication": "shp"}},
+    }
+    topic = {"topic": new_topic(), "format": "json"}
+    sinks = {
+        "first": {"from": "ids", **topic},
+        "second": {"from": "ids", **topic},
+        "third": {"from": "pairs", **topic},
+        "table": {"from": "some", "table": weak, "mode": "upsert", "keys": "id"},
+    }
+    steps = {
+        "ids": "select key.id as id from stock",
+        "pairs": "select a.key.id as id from stock a join stock b on a.key.id = b.key.id",
+        "some": "select id from orders",
+    }
+    texts = mistakes(found(sources=sources, steps=steps, sinks=sinks))
+    assert "no publication 'shp': CREATE PUBLICATION" in texts["sources.lost"]
+    assert "another sink reads from it" in texts["sinks.second"] and "reads it twice" in texts["sinks.third"]
+    assert "GRANT CREATE ON SCHEMA" in texts["sinks.table.table"]
+    assert f'GRANT SELECT, INSERT, UPDATE ON "stock" TO "{role}"' in texts["sinks.table.table"]
+    assert "sources.stock" not in texts and "sinks.first" not in texts
+    with postgresql.connect(database) as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchone() == (0,)
+
+
+def test_brokers_that_are_away(
+    spark: Any, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "ASK_TIMEOUT_MS", "1000")
     sources = {"orders": {"topic": "orders", "format": "json", "schema": SCHEMA}}
     away = f"127.0.0.1:{free_port()}"
     sinks = {"out": {"from": "orders", "topic": "out", "format": "json"}}

@@ -43,3 +43,10 @@ def test_a_bad_record_says_what_can_be_done() -> None:
     text = explained(RuntimeError(f"Job aborted: {STOPPED} source orders: there is no value (offset 3)\n at x"))
     assert text.startswith("a record cannot be read: source orders: there is no value (offset 3)")
     assert "on_bad_record" in text
+
+
+def test_the_plan_of_a_query_is_no_bad_record() -> None:
+    """Spark shows the plan beside other errors, and with it the expression that would stop the pipeline."""
+    plan = f"+- Filter CASE WHEN isnull(_reason#39) THEN raise_error(concat({STOPPED} source orders: , _reason#39,  ("
+    last = f"penstock.pipelines.relational.failures.RelationalError: there is no column n\n{plan}"
+    assert explained(RuntimeError(TRACEBACK.format(last=last))) == "there is no column n"

@@ -81,6 +81,13 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
     assert any(line == 14 and key == "sinks.to_table.mode" and "'upsert'" in text for line, key, text in found)
 
 
+def test_a_kind_that_is_misspelled_is_suggested(tmp_path: Path) -> None:
+    text = "sources: {a: {tpic: x, format: raw}}\nsinks: {b: {from: a, tabel: 'sqlite:x.db/t'}}\non_bad_record: dead\n"
+    source, sink, bad = (text for _, _, text in sorted(mistakes(tmp_path, text)))
+    assert source.endswith("'tpic' (did you mean 'topic'?)") and sink.endswith("'tabel' (did you mean 'table'?)")
+    assert bad.endswith("it is one of stop, drop, {topic: …}, {parquet: …}")
+
+
 def test_a_variable_that_is_missing_is_named_and_others_are_not_shown(tmp_path: Path) -> None:
     assert mistakes(tmp_path, EXAMPLE) == [
         (

@@ -38,9 +38,9 @@ steps:
     from orders join items using (sku)
     where quantity > 0
   revenue: |
-    select window(at, '10 seconds').start as since, category, count(*) as orders, round(sum(amount), 2) as revenue
+    select window.start as since, category, count(*) as orders, round(sum(amount), 2) as revenue
     from priced
-    group by 1, 2
+    group by window(at, '10 seconds'), category
 
 sinks:
   to_topic: {{from: revenue, topic: {REVENUE_TOPIC}, key: category, format: json, output: update}}

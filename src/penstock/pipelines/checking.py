@@ -24,7 +24,14 @@ from penstock.pipelines.relational.table_sink_options import parse_sink_options
 from penstock.pipelines.relational.target import check_target
 from penstock.pipelines.running import explained
 from penstock.pipelines.running_frames import Frames
-from penstock.pipelines.running_sinks import PlannedQuery, bad_records_query, output_problem, sink_query, table_options
+from penstock.pipelines.running_sinks import (
+    PlannedQuery,
+    bad_records_query,
+    check_slots,
+    output_problem,
+    sink_query,
+    table_options,
+)
 from penstock.pipelines.specification import (
     BadRecordsToTopic,
     FileSource,
@@ -87,8 +94,10 @@ def _problem(error: Exception) -> str:
     """Spark's errors without their code and the plan behind them; ours as they are."""
     if not isinstance(error, PySparkException):
         return str(error)
-    text = explained(error) if "Traceback" in str(error) else str(error).partition("\n'")[0]
-    text = re.sub(r"^\[[A-Z_.]+\]\s*", "", text.partition("\n\n")[0])
+    if "Traceback" in str(error):
+        return explained(error)
+    text = str(error).partition("\n'")[0].partition("\n\n")[0]
+    text = re.sub(r"^\[[A-Z_.]+\]\s*", "", text)
     return re.sub(r"\s*SQLSTATE: \w+", "", text.partition(";")[0]).strip()
 
 
@@ -124,6 +133,7 @@ def _check_sinks(frames: Frames, missing: set[str], findings: Findings) -> list[
             continue
         if _tried(findings, key, lambda sink=sink: queries.append(sink_query(frames, sink))):  # type: ignore[misc]
             _check_output(frames, queries[-1], key, sink, findings)
+            _tried(findings, key, partial(check_slots, queries[-1], queries))
             if isinstance(sink, TableSink):
                 rows, options = frames.tables[sink.input], parse_sink_options(table_options(sink), is_stream=True)
                 _tried(findings, f"{key}.table", partial(check_target, options, rows.schema))

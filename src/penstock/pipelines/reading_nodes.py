@@ -160,12 +160,17 @@ class Node:
             return False
         return _TRUTH[self.text.lower()]
 
-    def as_choice(self, choices: Collection[str], otherwise: str) -> str:
+    def misspelled(self, wanted: Collection[str]) -> str:
+        """ ": 'tabel' (did you mean 'table'?)" for a key that may have been meant as one of these; or nothing."""
+        hints = ((key, did_you_mean(key, wanted)) for key in self.entries or {})
+        return next((f": {key!r}{hint}" for key, hint in hints if hint), "")
+
+    def as_choice(self, choices: Collection[str], otherwise: str, also: str = "") -> str:
         """One of these words, or `otherwise` after a mistake was noted."""
         text = (self.text or "").strip().lower().replace("-", " ")
         found = next((choice for choice in choices if choice.replace("-", " ") == text), None)
         if found is None:
-            hint = did_you_mean(text, choices) or f"; it is one of {', '.join(choices)}"
+            hint = did_you_mean(text, choices) or f"; it is one of {', '.join(choices)}{also}"
             self.wrong(f"{self.what_it_is()} is not possible here{hint}")
             return otherwise
         return found

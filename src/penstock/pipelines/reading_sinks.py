@@ -19,15 +19,17 @@ TOPIC_KEYS = ("topic", "key", "timestamp", "delete_when", "output", "options", *
 TABLE_KEYS = ("table", "mode", "keys", "create", "delete_when", "output", "options", *EVERY_KEYS)
 PARQUET_KEYS = ("parquet", "date", "partition_by", *EVERY_KEYS)
 TABLE_MODES = ("insert", "upsert", "delete")
+SINK_KINDS = ("topic", "table", "parquet")
 
 
 def sink_of(name: str, node: Node, place: Place, tables: tuple[str, ...]) -> Sink | None:
     """One sink; None after mistakes that leave nothing of it."""
     if not node.mapping("a sink, such as {from: revenue, topic: revenue},"):
         return None
-    kinds = [key for key in ("topic", "table", "parquet") if node.has(key)]
+    kinds = [key for key in SINK_KINDS if node.has(key)]
     if len(kinds) != 1:
-        node.wrong("a sink says where rows go with exactly one of topic, table, parquet")
+        hint = "" if kinds else node.misspelled(SINK_KINDS)
+        node.wrong(f"a sink says where rows go with exactly one of topic, table, parquet{hint}")
         return None
     source = _input_of(node, tables)
     if kinds[0] == "topic":

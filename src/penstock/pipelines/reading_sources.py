@@ -29,6 +29,7 @@ from penstock.pipelines.specification import (
 
 TOPIC_FORMATS = (FormatKind.JSON, FormatKind.AVRO, FormatKind.CSV, FormatKind.STRING, FormatKind.RAW)
 FILE_FORMATS = (FormatKind.JSON, FormatKind.CSV, FormatKind.PARQUET, FormatKind.STRING)
+SOURCE_KINDS = ("topic", "pattern", "files", "table")
 INCLUDABLE = ("key", "topic", "partition", "offset", "timestamp", "headers")
 EVERY_KEYS = ("watermark", "deduplicate", "options")
 TOPIC_KEYS = ("topic", "pattern", "include", "start", "on_bad_record", *FORMAT_KEYS, *EVERY_KEYS)
@@ -46,12 +47,11 @@ def source_of(name: str, node: Node, place: Place) -> Source | None:
     """One source; None after mistakes that leave nothing of it."""
     if not node.mapping("a source, such as {topic: orders, format: json, …},"):
         return None
-    kinds = [key for key in ("topic", "pattern", "files", "table") if node.has(key)]
+    kinds = [key for key in SOURCE_KINDS if node.has(key)]
     if len(kinds) != 1:
-        what = "says" if not kinds else f"says {' and '.join(kinds)}:"
-        node.wrong(
-            f"a source {what} {'not ' if not kinds else ''}where rows come from: one of topic, pattern, files, table"
-        )
+        what = "a source does not say" if not kinds else f"a source says {' and '.join(kinds)}:"
+        hint = "" if kinds else node.misspelled(SOURCE_KINDS)
+        node.wrong(f"{what} where rows come from: one of topic, pattern, files, table{hint}")
         return None
     if kinds[0] == "files":
         return _file_source(name, node, place)

@@ -176,7 +176,7 @@ def bad_records_of(node: Node | None, place: Place) -> BadRecords | None:
     if node is None:
         return None
     if node.entries is None:
-        choice = node.as_choice(("stop", "drop"), "stop")
+        choice = node.as_choice(("stop", "drop"), "stop", also=", {topic: …}, {parquet: …}")
         return DropBadRecords() if choice == "drop" else StopAtBadRecord()
     topic, parquet = node.take("topic"), node.take("parquet")
     node.finish(("topic", "parquet"))

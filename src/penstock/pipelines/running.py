@@ -42,6 +42,13 @@ TOO_BUSY = (
     "work. Started again, the pipeline goes on where it was"
 )
 #: The last line of a Python traceback; our own errors say what happened in the user's words, whatever they are called.
+STATE_DIFFERS = (
+    "what this sink remembers (counts, joins, what came before) was kept with other columns or steps. Take the change "
+    "back; or remove the checkpoint of this sink, and it begins anew"
+)
+_STATE_DIFFERS = re.compile(r"STATE_STORE_\w*SCHEMA\w*_NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
+#: A record that stops the pipeline. Where Spark shows its plan, an expression follows instead of a reason.
+_BAD_RECORD = re.compile(rf"{STOPPED} (source [^:\n]+: (?!,)[^\n]+)")
 _OUR_ERROR = re.compile(r"penstock(?:\.\w+)+: ")
 _PYTHON_ERROR = re.compile(r"[\w.]*Error: ")
 
@@ -148,11 +155,13 @@ class Run:
 def explained(error: BaseException) -> str:
     """The line of an error that says what happened; Spark wraps it in many."""
     text = str(error)
-    if STOPPED in text:
-        told = text[text.index(STOPPED) + len(STOPPED) :].strip().splitlines()[0]
+    if stopped := _BAD_RECORD.search(text):
+        told = stopped[1].strip()
         return f"a record cannot be read: {told}. Mend it, or choose another on_bad_record: drop, or {{topic: …}}"
     if NOT_CONNECTED in text:
         return TOO_BUSY
+    if _STATE_DIFFERS.search(text):
+        return STATE_DIFFERS
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     useful = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "SQLSTATE", "==="))]
     ours = [line.removeprefix(found[0]) for line in useful if (found := _OUR_ERROR.match(line))]

@@ -15,6 +15,7 @@ from penstock.pipelines.relational.data_source import RelationalTable
 from penstock.pipelines.specification import Pipeline
 
 DEFAULT_MASTER = "local[*]"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 #: What a pipeline wants unless its file or the command line says otherwise.
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -25,8 +26,10 @@ SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.driver.host": "127.0.0.1",
     # Spark takes long errors of Python apart with a regular expression that needs a deep stack
-    "spark.driver.extraJavaOptions": "-Xss4m",
+    JAVA_OPTIONS: "-Xss4m",
 }
+LOG_OPTION = "log4j2.configurationFile"
+LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
 QUIET_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
 
 
@@ -41,6 +44,8 @@ def make_session(
         del wanted["spark.driver.host"]  # executors elsewhere must find the driver
     if chosen.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns of host names that loop back
+    if "SPARK_CONF_DIR" not in os.environ and LOG_OPTION not in wanted[JAVA_OPTIONS]:  # or somebody said how to log
+        wanted[JAVA_OPTIONS] += f" -D{LOG_OPTION}={LOG_SETTINGS.as_uri()}"
     builder = SparkSession.builder.appName(f"penstock pipeline {pipeline.name}").master(chosen)
     for setting, value in wanted.items():
         builder = builder.config(setting, value)

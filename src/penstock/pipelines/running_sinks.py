@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -29,6 +30,8 @@ from penstock.pipelines.specification import (
     TopicSink,
 )
 
+#: How Spark's plan calls a data source that is read as a stream.
+STREAM_OF_A_SOURCE = "StreamingRelationV2"
 DELIVERY = {Guarantee.EXACTLY_ONCE: "exactly-once", Guarantee.AT_LEAST_ONCE: "at-least-once"}
 
 
@@ -55,7 +58,31 @@ def planned_queries(frames: Frames) -> list[PlannedQuery]:
         query = bad_records_query(frames, source.name)
         if query is not None:
             queries.append(query)
+    for query in queries:
+        check_slots(query, queries)
     return queries
+
+
+def check_slots(query: PlannedQuery, queries: Sequence[PlannedQuery]) -> None:
+    """A replication slot has one position, so only one query can read from it, and only once; ValueError."""
+    before = [slot for each in queries[: queries.index(query)] for slot in slots_of(each.rows)]
+    own = slots_of(query.rows)
+    for slot in own:
+        if slot in before or own.count(slot) > 1:
+            whom = "this sink reads it twice" if own.count(slot) > 1 else "another sink reads from it already"
+            raise ValueError(
+                f"the replication slot {slot} can only be read once, and {whom}: name the table once more among the "
+                "sources, with changes of another slot, and use that here; or write the changes into a topic, and read "
+                "the topic as often as you like"
+            )
+
+
+def slots_of(rows: DataFrame) -> list[str]:
+    """The replication slots that a query reads from, each as often as it is read."""
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
+    found = (leaves.apply(number) for number in range(leaves.size()))
+    streams = [leaf for leaf in found if leaf.getClass().getSimpleName() == STREAM_OF_A_SOURCE]
+    return [slot for leaf in streams if (slot := leaf.extraOptions().get("slot")) is not None]
 
 
 def sink_query(frames: Frames, sink: Sink) -> PlannedQuery:

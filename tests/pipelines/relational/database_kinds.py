@@ -7,7 +7,7 @@ import pytest
 KINDS = [
     pytest.param("postgresql", marks=pytest.mark.postgres),
     pytest.param("mysql", marks=pytest.mark.mysql),
-    "sqlite",
+    pytest.param("sqlite"),
 ]
 #: For tests that take their time: one kind always, the others in the long form.
 KINDS_SLOW_BUT_FOR_ONE = [

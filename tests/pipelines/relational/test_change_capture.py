@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from penstock.pipelines.relational.address import parse_address
 from penstock.pipelines.relational.changes import ChangesReader
 from penstock.pipelines.relational.failures import RelationalError
 from penstock.pipelines.relational.pgoutput import Relation, Type, decode
@@ -229,10 +230,51 @@ def test_messages_of_a_real_server_are_decoded(shop: SourceDatabase) -> None:
         ("ALTER TABLE items DROP CONSTRAINT items_pkey", "no primary key.*ADD PRIMARY KEY"),
     ],
 )
-def test_what_is_missing_is_said_at_the_start(shop: SourceDatabase, statement: str, message: str) -> None:
+def test_what_is_missing_is_said_before_anything_runs(shop: SourceDatabase, statement: str, message: str) -> None:
+    """Asking for the columns is enough, which is what `penstock pipeline check` does."""
     shop.run(statement)
     with pytest.raises(RelationalError, match=message):
-        new_reader(shop).initialOffset()
+        source_schema(options(shop))
+
+
+def test_all_that_is_missing_is_said_at_once(shop: SourceDatabase) -> None:
+    user = f"u_{shop.url.rpartition('/')[2]}"
+    shop.run(f"CREATE ROLE {user} LOGIN PASSWORD 'x'")
+    shop.run("DROP PUBLICATION shop")
+    where = parse_address(shop.table_url())
+    values = {**options(shop), "url": f"postgresql://{user}:x@{where.host}:{where.port}/{where.database}/items"}
+    with pytest.raises(RelationalError) as told:
+        source_schema(values)
+    statements = ("CREATE PUBLICATION", f'GRANT SELECT ON "items" TO "{user}"', f'ALTER ROLE "{user}" REPLICATION')
+    assert all(each in str(told.value) for each in statements)
+    with pytest.raises(RelationalError, match=f'permission denied.*GRANT SELECT ON "items" TO {user}'):
+        source_schema({"url": values["url"]})
+    shop.run("CREATE PUBLICATION shop FOR TABLE items")
+    shop.run(f"GRANT SELECT ON items TO {user}")
+    shop.run(f"ALTER ROLE {user} REPLICATION")
+    assert source_schema(values).names[0] == "op"
+
+
+def test_a_server_without_a_free_slot(shop: SourceDatabase) -> None:
+    slots_max = int(shop.run("SHOW max_replication_slots")[0][0])
+    used = shop.run("SELECT count(*) FROM pg_replication_slots")[0][0]
+    name = f"{options(shop)['slot']}_"
+    for number in range(used, slots_max):
+        shop.run("SELECT pg_create_physical_replication_slot(?)", (f"{name}{number}",))
+    try:
+        with pytest.raises(RelationalError, match=f"has {slots_max} replication slots.*raise max_replication_slots"):
+            source_schema(options(shop))
+    finally:
+        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE ?"
+        shop.run(drop, (f"{name}%",))
+    new_reader(shop).initialOffset()
+
+
+@pytest.mark.parametrize("name", ["Stock", "stock-1", "s" * 64])
+def test_names_that_a_slot_cannot_have(name: str) -> None:
+    values = {"url": "postgresql://me@127.0.0.1/d/items", "mode": "changes", "slot": name, "publication": "shop"}
+    with pytest.raises(RelationalError, match="option slot: PostgreSQL takes small letters"):
+        parse_source_options(values)
 
 
 def test_a_slot_that_was_dropped(shop: SourceDatabase) -> None:
@@ -258,5 +300,5 @@ def test_a_server_that_does_not_log_enough() -> None:
         database = SourceDatabase("postgresql", server.new_database())
         database.run("CREATE TABLE items (id int PRIMARY KEY)")
         with pytest.raises(RelationalError, match=r"has wal_level = replica.*ALTER SYSTEM SET wal_level = 'logical'"):
-            new_reader(database).initialOffset()
+            source_schema(options(database))
         database.close()

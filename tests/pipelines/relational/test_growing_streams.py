@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from penstock.pipelines.relational.source_options import parse_source_options
 from penstock.pipelines.relational.table_source import source_schema
 
 from .batch_files import into_files, rows_in
-from .database_kinds import KINDS
+from .database_kinds import KINDS, KINDS_SLOW_BUT_FOR_ONE
+from .following import Following
 from .source_tables import SourceDatabase, new_source_database
 
 WAIT_S_MAX = 90.0
@@ -57,58 +59,85 @@ def moment(database: SourceDatabase, seconds_ago: float = 0) -> Any:
     return found if database.kind == "postgresql" else found.replace(tzinfo=None)
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("database", KINDS, indirect=True)
-def test_a_column_of_times_over_restarts(spark: Any, database: SourceDatabase, tmp_path: Path) -> None:
-    options = {"column": "at", "overlap": "1 hour"}
-    assert run_once(spark, database, tmp_path, **options) == []
+RunOnce = Callable[..., list[dict[str, Any]]]
+BY_READER, BY_SPARK = "reader", "spark"
+#: Databases differ in what the reader asks them, Spark does not: through Spark with one, with others in the long form.
+WAYS = [
+    *(pytest.param(kind.values[0], BY_READER, marks=kind.marks) for kind in KINDS),
+    pytest.param("postgresql", BY_SPARK, marks=[pytest.mark.postgres, pytest.mark.spark]),
+    pytest.param("mysql", BY_SPARK, marks=[pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]),
+    pytest.param("sqlite", BY_SPARK, marks=[pytest.mark.spark, pytest.mark.slow]),
+]
+of_all_kinds = pytest.mark.parametrize(("database", "way"), WAYS, indirect=["database"])
+
+
+@pytest.fixture
+def read_now(request: pytest.FixtureRequest, database: SourceDatabase, way: str, tmp_path: Path) -> RunOnce:
+    """Runs a query to the end of what is there, from where the one before ended; the rows that came."""
+    if way == BY_SPARK:
+        return partial(run_once, request.getfixturevalue("spark"), database, tmp_path)
+    at: list[Any] = [None]
+
+    def read(**options: str) -> list[dict[str, Any]]:
+        run = Following(database, at[0], **options)
+        rows = run.all_rows()
+        at[0] = run.at
+        return rows
+
+    return read
+
+
+@of_all_kinds
+def test_a_column_of_times_over_restarts(database: SourceDatabase, read_now: RunOnce) -> None:
+    read = partial(read_now, column="at", overlap="1 hour")
+    assert read() == []
     database.insert([(number, 0, moment(database, 86_400 * 30 - number)) for number in range(1, 1001)])
     database.insert([(2000, 0, moment(database, 60))])
-    first = run_once(spark, database, tmp_path, **options)
-    assert sorted(row["id"] for row in first) == [*range(1, 1001), 2000]
+    assert sorted(row["id"] for row in read()) == [*range(1, 1001), 2000]
     database.insert([(2001, 0, moment(database, 1800))])  # late, within the overlap
     database.run("UPDATE items SET version = 1, at = ? WHERE id = 5", (moment(database),))
     database.insert([(2002, 0, moment(database, -3600))])  # ahead of the clock: it waits
-    second = run_once(spark, database, tmp_path, **options)
-    assert sorted((row["id"], row["version"]) for row in second) == [(5, 1), (2001, 0)]
+    assert sorted((row["id"], row["version"]) for row in read()) == [(5, 1), (2001, 0)]
     database.run("UPDATE items SET version = 2 WHERE id = 5")  # the same time: seen, because it is in the window
-    third = run_once(spark, database, tmp_path, **options)
-    assert [(row["id"], row["version"]) for row in third] == [(5, 2)]
-    assert run_once(spark, database, tmp_path, **options) == []
+    assert [(row["id"], row["version"]) for row in read()] == [(5, 2)]
+    assert read() == []
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("database", KINDS, indirect=True)
-def test_a_column_of_numbers_in_limited_batches(spark: Any, database: SourceDatabase, tmp_path: Path) -> None:
-    options = {"column": "id", "overlap": "10", "rowsPerBatch": "40"}
+@of_all_kinds
+def test_a_column_of_numbers_in_limited_batches(database: SourceDatabase, read_now: RunOnce, tmp_path: Path) -> None:
+    read = partial(read_now, column="id", overlap="10", rowsPerBatch="40")
     database.insert([(number, 0, moment(database)) for number in range(1, 101) if number != 95])
-    run_once(spark, database, tmp_path, **options)
-    files = [len(file.read_text().splitlines()) for file in sorted((tmp_path / "out").glob("*.json"))]
-    assert files == [40, 40, 19]
+    assert len(read()) == 99
+    if files := sorted((tmp_path / "out").glob("*.json")):  # of Spark's batches
+        assert [len(file.read_text().splitlines()) for file in files] == [40, 40, 19]
     database.insert([(95, 0, moment(database)), (101, 0, moment(database))])
-    assert sorted(row["id"] for row in run_once(spark, database, tmp_path, **options)) == [95, 101]
+    assert sorted(row["id"] for row in read()) == [95, 101]
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("database", KINDS[:2], indirect=True)
-def test_transactions_that_commit_late(spark: Any, database: SourceDatabase, tmp_path: Path) -> None:
-    late = [database.connect() for _ in range(3)]
+@pytest.mark.parametrize(
+    ("database", "way"),
+    [each for each in WAYS if each.values[0] != "sqlite"],  # which lets nobody commit late
+    indirect=["database"],
+)
+def test_transactions_that_commit_late(database: SourceDatabase, read_now: RunOnce, way: str) -> None:
+    read = partial(read_now, column="at", overlap="10 minutes")
+    late = [database.connect() for _ in range(3 if way == BY_READER else 1)]
     got: list[int] = []
     for number, each in enumerate(late):
         database.run("BEGIN", connection=each)
         database.insert([(number, 0, moment(database))], connection=each)
         database.insert([(100 + number, 0, moment(database))])
-        got += [row["id"] for row in run_once(spark, database, tmp_path, column="at", overlap="10 minutes")]
-    assert got == [100, 101, 102]
+        got += [row["id"] for row in read()]
     for each in reversed(late):
         database.run("COMMIT", connection=each)
-        got += [row["id"] for row in run_once(spark, database, tmp_path, column="at", overlap="10 minutes")]
+        got += [row["id"] for row in read()]
         each.close()
-    assert got == [100, 101, 102, 2, 1, 0]
+    numbers = range(len(late))
+    assert got == [*(100 + number for number in numbers), *reversed(numbers)]
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("database", KINDS, indirect=True)
+@pytest.mark.parametrize("database", KINDS_SLOW_BUT_FOR_ONE, indirect=True)
 def test_writers_at_work_while_it_is_read(spark: Any, database: SourceDatabase, tmp_path: Path) -> None:
     """Each writer inserts rows and changes rows of its own in transactions that overlap those of the others."""
     query = stream(spark, database, tmp_path, column="at", overlap="5 minutes", rowsPerBatch="7").start()

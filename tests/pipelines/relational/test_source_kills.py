@@ -30,7 +30,7 @@ from .source_tables import SourceDatabase, new_source_database
 RUN_S_MAX = 180.0
 pytestmark = pytest.mark.spark
 LABEL_SETS = [
-    pytest.param((READING, AFTER_SINK), id="some"),
+    pytest.param((AFTER_SINK,), id="one"),
     pytest.param((PLANNED, READING, BEFORE_SINK, AFTER_SINK, READING, PLANNED), id="all", marks=pytest.mark.slow),
 ]
 

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from penstock.pipelines.relational.change_columns import ChangeBatches, key_names, row_type
+from penstock.pipelines.relational.change_readiness import check_ready, check_start
 from penstock.pipelines.relational.change_rows import READ, Change, ChangeReader, Snapshot
 from penstock.pipelines.relational.failures import RelationalError
 from penstock.pipelines.relational.pgoutput import Message, decode
@@ -35,7 +36,6 @@ from penstock.pipelines.relational.shared_snapshot import SharedPartition, Share
 from penstock.pipelines.relational.slot import (
     PEEK,
     advance,
-    check_ready,
     ensure_slot,
     find_slot,
     flushed_lsn,
@@ -84,7 +84,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> OffsetAsJson:
         with open_session(self._options.address, patience_s=PATIENCE_S) as session:
-            check_ready(session, self._options.publication)
+            check_start(session, self._options.publication, self._options.slot)
             return {"lsn": lsn_as_text(ensure_slot(session, self._options.slot)), "snapshot": WANTED}
 
     def getDefaultReadLimit(self) -> ReadLimit:

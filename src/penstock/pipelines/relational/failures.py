@@ -35,6 +35,10 @@ class LoginRefused(RelationalError):
     """The database does not let this user in, or has no such database."""
 
 
+class NotAllowed(RelationalError):
+    """This user may not do that with the table."""
+
+
 class NoSuchTable(RelationalError):
     """The table is not there."""
 

@@ -39,6 +39,7 @@ from penstock.pipelines.relational.failures import (
     DatabaseAway,
     LoginRefused,
     NoSuchTable,
+    NotAllowed,
     RelationalError,
     RowsRefused,
     TryAgain,
@@ -112,6 +113,7 @@ _KEYS = """
 
 _AWAY = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055)
 _LOGIN = (1044, 1045, 1049, 1698, 2059)
+_NOT_ALLOWED = (1142, 1143)
 _AGAIN = (1205, 1213, 1020, 1412)
 _ROWS = (1048, 1062, 1138, 1216, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1451, 1452, 1216, 3140, 3819, 4025, 1153)
 
@@ -220,6 +222,8 @@ def _explained(error: pymysql.MySQLError, address: TableAddress) -> RelationalEr
         return LoginRefused(f"{address.database_shown} does not let {address.user or 'this user'} in: {said}")
     if code == 1146:
         return NoSuchTable(f"{address.database_shown}: {said}")
+    if code in _NOT_ALLOWED:
+        return NotAllowed(f"{address}: {said}")
     if code in _AGAIN:
         return TryAgain(f"{address}: {said}")
     if code in _ROWS or isinstance(error, pymysql.DataError | pymysql.IntegrityError):

@@ -39,6 +39,7 @@ from penstock.pipelines.relational.failures import (
     DatabaseAway,
     LoginRefused,
     NoSuchTable,
+    NotAllowed,
     RelationalError,
     RowsRefused,
     TryAgain,
@@ -184,6 +185,8 @@ def _explained(error: psycopg.Error, address: TableAddress) -> RelationalError:
         return LoginRefused(f"{address.database_shown}: there is no such database ({said})")
     if state == "42P01":
         return NoSuchTable(f"{address.database_shown}: {said}")
+    if state == "42501":
+        return NotAllowed(f"{address}: {said}")
     if state in ("40001", "40P01", "55P03"):
         return TryAgain(f"{address}: {said}")
     if state[:2] in ("22", "23"):

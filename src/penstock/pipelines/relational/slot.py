@@ -1,4 +1,4 @@
-"""A replication slot of PostgreSQL, used with SQL: what is checked before, how far there are changes, and moving it on.
+"""A replication slot of PostgreSQL, used with SQL: making it, how far there are changes, and moving it on.
 
 A slot keeps the write-ahead log from its position on, so that changes can be read again until the slot is moved on.
 That costs disk space at the server for as long as nobody reads: `slot_status` says how much.
@@ -112,53 +112,6 @@ def _begin_anew(slot: str) -> str:
         f"To begin anew with a snapshot, remove the query's checkpoint, and the slot if it is there: "
         f"SELECT pg_drop_replication_slot('{slot}')"
     )
-
-
-def check_ready(session: Session, publication: str) -> tuple[str, str]:
-    """Schema and name of the table, if its changes can be captured; otherwise an error that says what to do."""
-    level = session.run("SHOW wal_level")[0][0]
-    if level != "logical":
-        raise RelationalError(
-            f"{session.address.database_shown} has wal_level = {level}, and change capture needs logical: "
-            "ALTER SYSTEM SET wal_level = 'logical', then restart the server"
-        )
-    schema, name, identity = _table(session)
-    _check_publication(session, publication, schema, name)
-    if identity in ("n", "i"):
-        what, table = "nothing" if identity == "n" else "an index", session.table.replace("%%", "%")
-        raise RelationalError(
-            f"{session.address} has replica identity {what}, so the log does not say by primary key which row was "
-            f"changed or deleted: ALTER TABLE {table} REPLICA IDENTITY DEFAULT (or FULL, to see rows as they were)"
-        )
-    return schema, name
-
-
-def _table(session: Session) -> tuple[str, str, str]:
-    name = session.table.replace("%%", "%")
-    statement = (
-        "SELECT n.nspname, c.relname, c.relreplident::text FROM pg_class c JOIN pg_namespace n "
-        "ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"
-    )
-    session.shape()  # says so if there is none
-    schema, table, identity = session.run(statement, (name,))[0]
-    return schema, table, identity
-
-
-def _check_publication(session: Session, publication: str, schema: str, name: str) -> None:
-    table = session.table.replace("%%", "%")
-    if not session.run("SELECT 1 FROM pg_publication WHERE pubname = %s", (publication,)):
-        raise TableOptionError(
-            "publication",
-            f"{session.address.database_shown} has no publication {publication!r}: "
-            f"CREATE PUBLICATION {_quoted(publication)} FOR TABLE {table}",
-        )
-    statement = "SELECT 1 FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s"
-    if not session.run(statement, (publication, schema, name)):
-        raise TableOptionError(
-            "publication",
-            f"{publication} does not have the table {schema}.{name}: ALTER PUBLICATION {_quoted(publication)} ADD "
-            f"TABLE {table} (for a partitioned table also: SET (publish_via_partition_root = true))",
-        )
 
 
 def _quoted(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,6 +26,7 @@ POLL_S = 1.0
 PARTITIONS_MAX = 10_000
 STREAM_PARTITIONS = 4
 CHANGES_PER_BATCH = 100_000
+_SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ def _check_mode(options: TableOptions, mode: str | None) -> None:
         for name in _OF_CHANGES:
             if not options.text(name):
                 raise TableOptionError(name, f"is needed for change capture: the name of the {name} in PostgreSQL")
+        if not _SLOT_NAME.fullmatch(options.text("slot") or ""):
+            raise TableOptionError("slot", "PostgreSQL takes small letters, digits and _ for a slot's name, at most 63")
         if options.address().kind != "postgresql":
             raise TableOptionError("mode", "changes are captured from PostgreSQL only; elsewhere use mode growing")
         if "columns" in options:

@@ -107,7 +107,7 @@ class SQLite:
         return connection.execute(statement, tuple(parameters)).fetchall()
 
     def quote(self, name: str) -> str:
-        return quoted(name, '"')
+        return quoted(name, "`")  # what stands between " and is no column (any more) SQLite takes for a text
 
     def table(self, address: TableAddress) -> str:
         return self.quote(address.table)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructField, StructType
 
 from penstock.pipelines.relational.change_columns import change_schema
+from penstock.pipelines.relational.change_readiness import check_start
 from penstock.pipelines.relational.changes import ChangesReader
-from penstock.pipelines.relational.failures import TableOptionError
+from penstock.pipelines.relational.failures import NotAllowed, TableOptionError
 from penstock.pipelines.relational.growing import GrowingReader
 from penstock.pipelines.relational.growing_column import growing_column
+from penstock.pipelines.relational.selecting import Select
 from penstock.pipelines.relational.session import Session, open_session
 from penstock.pipelines.relational.snapshot import SnapshotReader
 from penstock.pipelines.relational.source_options import CHANGES, GROWING, SourceOptions, parse_source_options
@@ -22,7 +24,9 @@ def source_schema(values: Mapping[str, str]) -> StructType:
     options = parse_source_options(values)
     with open_session(options.address) as session:
         if options.mode == CHANGES:
-            return change_schema(session.address, session.shape())
+            schema = change_schema(session.address, session.shape())
+            check_start(session, options.publication, options.slot)
+            return schema
         return _table_schema(session, options)
 
 
@@ -34,8 +38,19 @@ def _table_schema(session: Session, options: SourceOptions) -> StructType:
         raise TableOptionError("columns", f"{session.address} has no column {unknown[0]!r}; it has {', '.join(names)}")
     if options.mode == GROWING:
         growing_column(shape, options)  # says what is wrong with it before anything runs
-    found = (shape.column(name) for name in options.columns or names)
+    chosen = options.columns or tuple(names)
+    _try_reading(session, chosen)
+    found = (shape.column(name) for name in chosen)
     return StructType([StructField(each.name, each.spark_type, each.nullable) for each in found if each is not None])
+
+
+def _try_reading(session: Session, names: Sequence[str]) -> None:
+    """Describing a table needs less than reading it: whoever may not read it hears of it before anything runs."""
+    try:
+        Select(tuple(session.quote(name) for name in names), tail="LIMIT 0").run(session)
+    except NotAllowed as error:
+        table, user = session.table.replace("%%", "%"), session.address.user
+        raise NotAllowed(f"{error}; GRANT SELECT ON {table} TO {user or 'this user'}") from None
 
 
 def table_reader(values: Mapping[str, str], schema: StructType) -> DataSourceReader:

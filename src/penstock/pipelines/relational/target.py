@@ -20,6 +20,7 @@ from penstock.pipelines.relational.dialect import Dialect, TableShape
 from penstock.pipelines.relational.failures import NoSuchTable, RelationalError, TableOptionError
 from penstock.pipelines.relational.session import Session, dialect_of, open_session
 from penstock.pipelines.relational.table_sink_options import DELETE, INSERT, TOMBSTONES, UPSERT, TableSinkOptions
+from penstock.pipelines.relational.target_rights import check_rights
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def check_target(options: TableSinkOptions, schema: StructType) -> None:
             _create_if_asked(session.dialect, options, schema)
         else:
             compare(session, options, schema, shape)
+        check_rights(session, options, is_there=shape is not None)
 
 
 def _create_if_asked(dialect: Dialect, options: TableSinkOptions, schema: StructType) -> str:
