@@ -22,6 +22,7 @@ PLAIN_TOO = [
     "log/test_partition_log.py",
     "broker/test_connection.py",
     "broker/test_produce_ways.py",
+    "broker/test_fetch_ways.py",
     "columnar/test_decode.py",
     "columnar/test_encode.py",
 ]

@@ -23,6 +23,7 @@ MODULES = (
     "log/_append",
     "broker/_exchange",
     "broker/_produce_again",
+    "broker/_fetch_again",
     "columnar/_columns",
     "columnar/_rows",
 )

@@ -5,9 +5,15 @@ from libc.stdint cimport int64_t
 
 cdef Py_ssize_t _WHOLE_FRAME_BYTES_MIN
 cdef Py_ssize_t _HEAD_AT
+cdef Py_ssize_t _READ_RANGE_BYTES_MAX
 cdef Py_ssize_t _UNSENT_BYTES_MAX
 cdef Py_ssize_t _TIMED_MASK
 cdef object _UNPACK_SIZE
+
+cdef class FileRange:
+    cdef readonly object file
+    cdef readonly int64_t position
+    cdef readonly int64_t size_bytes
 
 cdef class Exchange:
     cdef public object _dispatch
@@ -23,6 +29,7 @@ cdef class Exchange:
     cdef public object _stream
     cdef public Py_ssize_t _unsent_bytes
     cdef public dict again
+    cdef public object fetch_again
     cdef public Py_ssize_t head_end
     cdef public int64_t received_bytes
     cdef public int64_t sent_bytes
@@ -35,6 +42,16 @@ cdef class Exchange:
 
     @cython.locals(sent=Py_ssize_t)
     cpdef _flush_now(self)
+
+    cpdef _flush(self)
+
+    cdef bint _can_join(self, first, second)
+
+    @cython.locals(sent=int64_t)
+    cdef _send_range(self, FileRange wanted)
+
+    @cython.locals(sent=Py_ssize_t)
+    cdef _send_buffer(self, data)
 
 cdef class FrameDispatch:
     cdef public int64_t again_count

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.world import Stream
+from penstock.base.world import File, Stream
 
 if TYPE_CHECKING:
     from penstock.broker.connection import Intake, Response
 
 UNSENT_BYTES_MAX = 1024 * 1024
+READ_RANGE_BYTES_MAX = 16 * 1024  # of a file, to be sent with what comes before and after it
 
+_READ_RANGE_BYTES_MAX = READ_RANGE_BYTES_MAX
 _UNSENT_BYTES_MAX = UNSENT_BYTES_MAX
 _UNPACK_SIZE = Struct(">i").unpack_from
 _WHOLE_FRAME_BYTES_MIN = 12  # size, api key, version, correlation id
@@ -31,6 +33,22 @@ _TIMED_MASK = TIMED_ONE_IN - 1
 
 class ConnectionBroken(Exception):
     """The peer broke the protocol; the text says how. The connection is closed."""
+
+
+class FileRange:
+    """Bytes that go from a file to the socket without passing through the program."""
+
+    __slots__ = ("file", "position", "size_bytes")
+
+    def __init__(self, file: File, position: int, size_bytes: int) -> None:
+        self.file = file
+        self.position = position
+        self.size_bytes = size_bytes
+
+    @property
+    def is_large(self) -> bool:
+        """Too much to be read, only to save a call of the system."""
+        return self.size_bytes > _READ_RANGE_BYTES_MAX
 
 
 class Exchange:
@@ -50,6 +68,7 @@ class Exchange:
         "_stream",
         "_unsent_bytes",
         "again",
+        "fetch_again",
         "head_end",
         "received_bytes",
         "sent_bytes",
@@ -58,6 +77,7 @@ class Exchange:
 
     def __init__(self, stream: Stream, intake: Intake, dispatch: Callable[[Any, memoryview], Response | None]) -> None:
         self.again: dict[bytes, Callable[[memoryview], bytes | None]] = {}
+        self.fetch_again: Callable[[memoryview], Response | None] | None = None
         self.head_end = _HEAD_AT
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -133,15 +153,72 @@ class Exchange:
             out[0] = memoryview(response)[sent:]
         self._flush()
 
+    def _flush(self) -> None:
+        """Send until the socket is full, then let the loop tell when to go on."""
+        out = self._out
+        try:
+            while out:
+                if len(out) > 1 and self._can_join(out[0], out[1]):
+                    self._join_small()
+                item = out[0]
+                if type(item) is FileRange:
+                    self._send_range(item)
+                else:
+                    self._send_buffer(item)
+                if self._is_watching_write:
+                    self._note_progress()
+        except BlockingIOError:
+            self._wait_for_room()
+        except OSError:
+            self.close(None)
+        else:
+            if self._is_watching_write or not self._is_reading:
+                self._all_is_sent()
+
+    def _can_join(self, first: Any, second: Any) -> bool:
+        """Whether there is something to gain from looking: what stands before a large range leaves with it anyway."""
+        if type(first) is FileRange:
+            return not first.is_large
+        return type(second) is not FileRange or not second.is_large
+
+    def _send_range(self, wanted: FileRange) -> None:
+        sent = self._stream.send_file(wanted.file, wanted.position, wanted.size_bytes)
+        self.sent_bytes += sent
+        if sent == wanted.size_bytes:
+            self._out.popleft()
+        elif sent:
+            self._out[0] = FileRange(wanted.file, wanted.position + sent, wanted.size_bytes - sent)
+        else:
+            raise OSError("the file ended before the range that was to be sent")
+
+    def _send_buffer(self, data: Any) -> None:
+        out = self._out
+        sent = self._stream.send_more(data) if len(out) > 1 else self._send(data)
+        self._unsent_bytes -= sent
+        self.sent_bytes += sent
+        if sent == len(data):
+            out.popleft()
+        else:
+            out[0] = memoryview(data)[sent:]
+
     # what `Connection` does
+
+    def _all_is_sent(self) -> None:
+        raise NotImplementedError
+
+    def _join_small(self) -> None:
+        raise NotImplementedError
+
+    def _note_progress(self) -> None:
+        raise NotImplementedError
+
+    def _wait_for_room(self) -> None:
+        raise NotImplementedError
 
     def close(self, reason: str | None) -> None:
         raise NotImplementedError
 
     def _answer_in_turn(self, response: Response) -> None:
-        raise NotImplementedError
-
-    def _flush(self) -> None:
         raise NotImplementedError
 
     def _receive_own(self) -> None:
@@ -173,6 +250,13 @@ class FrameDispatch:
             if response is not None:
                 self.again_count += 1
                 return response or None  # empty: it is answered later
+        elif exchange.fetch_again is not None:
+            try:
+                fetched: Response | None = exchange.fetch_again(frame)
+            except Exception:
+                raise self._failed("a fetch like the one before it", connection) from None
+            if fetched is not None:
+                return fetched
         return self.route(connection, frame)
 
     # what `Dispatcher` does

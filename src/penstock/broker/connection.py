@@ -20,12 +20,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-from penstock.base.world import Buffer, Clock, File, Stream
+from penstock.base.world import Buffer, Clock, Stream
+from penstock.broker._exchange import READ_RANGE_BYTES_MAX as READ_RANGE_BYTES_MAX
 from penstock.broker._exchange import UNSENT_BYTES_MAX as UNSENT_BYTES_MAX
 from penstock.broker._exchange import ConnectionBroken as ConnectionBroken
 from penstock.broker._exchange import Exchange
+from penstock.broker._exchange import FileRange as FileRange
 from penstock.broker.intake import SHARED_BUFFER_BYTES as SHARED_BUFFER_BYTES
 from penstock.broker.intake import Intake as Intake
 from penstock.broker.request_counts import ApiCounts
@@ -36,7 +38,6 @@ OWN_BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 SLOTS_MAX = 128
 REMEMBERED_MAX = 128
 JOINED_SEND_BYTES_MAX = 64 * 1024
-READ_RANGE_BYTES_MAX = 16 * 1024  # of a file, to be sent with what comes before and after it
 FRAME_BYTES_PER_S_MIN = 64 * 1024
 
 _SIZE = Struct(">i")
@@ -44,15 +45,7 @@ _UNPACK_SIZE = _SIZE.unpack_from
 FRAME_BYTES_MIN = 8  # api key, version, correlation id
 
 
-class FileRange(NamedTuple):
-    """Bytes that go from a file to the socket without passing through the program."""
-
-    file: File
-    position: int
-    size_bytes: int
-
-
-Response: TypeAlias = bytes | bytearray | list[bytearray | FileRange]
+Response: TypeAlias = bytes | bytearray | list[bytearray | FileRange] | list[bytes | FileRange]
 
 
 class Slot:
@@ -362,6 +355,11 @@ class Connection(Exchange):
             self.head_end = head_end
         self.again[head] = again
 
+    def forget_shortcuts(self) -> None:
+        """Every request goes the ordinary way again, the first time."""
+        self.again.clear()
+        self.fetch_again = None
+
     def hold(self) -> None:
         """The bytes of the request being handled are needed after its handler has returned."""
         if self._own is None:
@@ -421,56 +419,32 @@ class Connection(Exchange):
             for part in response:
                 self._out.append(part)
                 if type(part) is not FileRange:
-                    self._unsent_bytes += len(part)
+                    self._unsent_bytes += len(part)  # type: ignore[arg-type]
         else:
             self._out.append(response)  # type: ignore[arg-type]
             self._unsent_bytes += len(response)
         if self._unsent_bytes > UNSENT_BYTES_MAX:
             self._update_reading()
 
-    def _flush(self) -> None:
-        """Send until the socket is full, then let the loop tell when to go on."""
-        out = self._out
-        try:
-            while out:
-                if len(out) > 1:
-                    self._join_small()
-                item = out[0]
-                if type(item) is FileRange:
-                    sent = self._stream.send_file(item.file, item.position, item.size_bytes)
-                    self.sent_bytes += sent
-                    if sent == item.size_bytes:
-                        out.popleft()
-                    elif sent:
-                        out[0] = FileRange(item.file, item.position + sent, item.size_bytes - sent)
-                    else:
-                        raise OSError("the file ended before the range that was to be sent")
-                else:
-                    sent = self._stream.send_more(item) if len(out) > 1 else self._send(item)  # type: ignore[arg-type]
-                    self._unsent_bytes -= sent
-                    self.sent_bytes += sent
-                    if sent == len(item):
-                        out.popleft()
-                    else:
-                        out[0] = memoryview(item)[sent:]  # type: ignore[arg-type]
-                if self._unsent_since is not None:
-                    self._unsent_since = self._clock.monotonic()
-        except BlockingIOError:
-            if not self._is_watching_write:
-                self._is_watching_write = True
-                self._unsent_since = self._clock.monotonic()
-                self._stream.watch_write(self._on_writable)
-            if self._unsent_bytes > UNSENT_BYTES_MAX:
-                self._update_reading()
-        except OSError:
-            self.close(None)
-        else:
-            if self._is_watching_write:
-                self._is_watching_write = False
-                self._unsent_since = None
-                self._stream.watch_write(None)
-            if not self._is_reading:
-                self._resume()
+    def _note_progress(self) -> None:
+        self._unsent_since = self._clock.monotonic()
+
+    def _wait_for_room(self) -> None:
+        """The socket is full: let the loop tell when to go on."""
+        if not self._is_watching_write:
+            self._is_watching_write = True
+            self._unsent_since = self._clock.monotonic()
+            self._stream.watch_write(self._on_writable)
+        if self._unsent_bytes > UNSENT_BYTES_MAX:
+            self._update_reading()
+
+    def _all_is_sent(self) -> None:
+        if self._is_watching_write:
+            self._is_watching_write = False
+            self._unsent_since = None
+            self._stream.watch_write(None)
+        if not self._is_reading:
+            self._resume()
 
     def _on_writable(self) -> None:
         self._flush()
@@ -484,12 +458,12 @@ class Connection(Exchange):
         while out and size_bytes < JOINED_SEND_BYTES_MAX:
             part = out[0]
             if type(part) is FileRange:
-                if part.size_bytes > READ_RANGE_BYTES_MAX:
+                if part.is_large:
                     break
                 part = self._read(part)
             out.popleft()
             parts.append(part)  # type: ignore[arg-type]
-            size_bytes += len(part)
+            size_bytes += len(part)  # type: ignore[arg-type]
         if parts:
             out.appendleft(parts[0] if len(parts) == 1 else b"".join(parts))
 
@@ -544,7 +518,7 @@ class Connection(Exchange):
             self._throttle = None
         self._stream.close()
         self._out.clear()
-        self.again.clear()
+        self.forget_shortcuts()
         for slot in self._slots:
             if slot.on_cancel is not None and not slot.is_filled:
                 slot.on_cancel()

@@ -112,9 +112,19 @@ class FetchSessions:
             raise ApiError(Error.FETCH_SESSION_TOPIC_ID_ERROR)
         if epoch != session.epoch:
             raise ApiError(Error.INVALID_FETCH_SESSION_EPOCH, f"expected epoch {session.epoch}, got {epoch}")
-        session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
-        session.last_used = now
+        self.go_on(session, now)
         return session
+
+    def go_on(self, session: FetchSession, now: float) -> None:
+        """The next request of a session has come."""
+        session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
+        session.last_used = now
+
+    def has_only(self, session: FetchSession, epoch: int, key: tuple[object, int]) -> bool:
+        """Whether a request of this epoch goes on with the session, and there is just this partition in it."""
+        if self._sessions.get(session.session_id) is not session or epoch != session.epoch:
+            return False
+        return len(session.partitions) == 1 and key in session.partitions
 
     def update(
         self, session: FetchSession, wanted: Iterable[FetchedPartition], forgotten: Iterable[tuple[object, int]]

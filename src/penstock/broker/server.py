@@ -119,7 +119,7 @@ class Server:
     def forget_shortcuts(self) -> None:
         """What was decided for connections may not hold any more: every request goes the ordinary way again."""
         for connection in self._connections:
-            connection.again.clear()
+            connection.forget_shortcuts()
 
     @property
     def request_bytes(self) -> int:

@@ -1,7 +1,8 @@
 """Fetch (4-18): read batches, with sessions, long polling, topic ids and epochs.
 
 A request becomes a `_Fetch`: it looks at its partitions, and answers at once if there is enough to tell or the reader
-will not wait; otherwise it registers with the partitions and looks again when they have news or the time is over.
+will not wait; otherwise it registers with the partitions and looks again when they have news or the time is over. One
+that asks for one partition and is answered at once leaves a `FetchAgain` with its connection, for those like it.
 Records go from the file to the socket; a range that is not in memory, or was not checked since the start, is first read
 and checked beside the loop.
 
@@ -33,6 +34,7 @@ from penstock.broker.fetch_sessions import (
     FetchSession,
     FetchSessions,
 )
+from penstock.broker.fetch_shortcuts import READ_COMMITTED, fetch_again
 from penstock.broker.follower_session import parting_of
 from penstock.broker.handlers.fetch_by_follower import FollowerFetches
 from penstock.broker.handlers.known_leaders import KnownLeaders
@@ -59,7 +61,6 @@ logger = logging.getLogger(__name__)
 
 SESSIONS_SINCE = 7
 RACKS_SINCE = 11
-READ_COMMITTED = 1
 #: Who gets one of these came to the wrong broker, or believes in a former leader.
 _MISLED = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 #: Told with the next answer: who keeps asking for a partition that is not there must not do so all the time.
@@ -114,7 +115,12 @@ class Fetch:
         except ApiError as error:
             self.counts.refused(error.error)
             return encode_fetch_response(version, correlation_id, [], error=error.error)
-        return _Fetch(self, connection, version, correlation_id, request, session, items, is_full).run()
+        response = _Fetch(self, connection, version, correlation_id, request, session, items, is_full).run()
+        if type(response) is list and len(response) > 1 and len(items) == 1:
+            again = fetch_again(self, connection, version, frame, position, request, session, items[0])
+            if again is not None:
+                connection.fetch_again = again
+        return response
 
     def _refused_follower(self, version: int, correlation_id: int, request: FetchRequest) -> Response:
         """For whoever says to be a replica, and is no broker."""
