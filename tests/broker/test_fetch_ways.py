@@ -1,9 +1,11 @@
 """Fetch has two ways through: by the declared messages, and straight to the log for a request that is like the one
-before it but for its offset. Both answer the same bytes, whatever readers ask and whatever happens in between.
+before it but for its offset. Both answer the same bytes at the same time, whatever readers ask and whatever happens in
+between.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 from pathlib import Path
@@ -14,7 +16,9 @@ from uuid import UUID
 import pytest
 
 from penstock.base.errors import Error
+from penstock.base.identifiers import TopicPartition
 from penstock.broker.handlers import k01_fetch
+from penstock.broker.partitions import Partitions
 from penstock.testing.broker_process import BrokerProcess
 from penstock.testing.raw_client import RawClient
 from penstock.testing.sim_broker import PORT, SimBroker
@@ -46,23 +50,24 @@ VERSIONS = range(4, 19)
 
 
 class RecordingClient(SimClient):
-    """Keeps the bytes of the answers, and the session it is in."""
+    """Keeps the bytes of the answers, when they came, and the session it is in."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.frames: list[bytes] = []
+        self.frames: list[tuple[float, bytes]] = []
         self.session = (0, -1)
 
     def _take_frame(self, frame: bytes) -> None:
-        self.frames.append(frame)
+        self.frames.append((asyncio.get_running_loop().time(), frame))
         super()._take_frame(frame)
 
 
 class Readers:
     """Readers that go on where they stopped, or do not, and somebody who changes what they read."""
 
-    def __init__(self, client: RecordingClient, other: SimClient, seed: int) -> None:
+    def __init__(self, client: RecordingClient, other: SimClient, partitions: Partitions, seed: int) -> None:
         self.client = client
+        self.partitions = partitions
         self.other = other
         self.random = Random(seed)
         self.ids: dict[str, UUID] = {}
@@ -79,8 +84,10 @@ class Readers:
                 await self.fetch()
             elif chance < 0.86:
                 self.ask_differently()
-            elif chance < 0.98:
+            elif chance < 0.96:
                 await self.append()
+            elif chance < 0.98:
+                self.begin_epoch()
             elif chance < 0.995:
                 await self.forget_records()
             else:
@@ -99,6 +106,12 @@ class Readers:
         values = [bytes(self.random.randrange(700))] * self.random.randrange(1, 5)
         await self.other.produce("t", self.random.randrange(2), batch_of(values))
 
+    def begin_epoch(self) -> None:
+        """As if the leader had been elected again."""
+        partition = self.partitions.get(TopicPartition("t", 0))
+        assert partition is not None and partition.leader is not None
+        partition.epoch = partition.leader.epoch = partition.epoch + 1
+
     async def forget_records(self) -> None:
         offset = self.random.randrange(12)
         row = DeleteRecordsRequestTopic(
@@ -108,20 +121,22 @@ class Readers:
 
     def ask_differently(self) -> None:
         choose = self.random.choice
+        partition = self.partitions.get(TopicPartition("t", 0))
+        epoch = partition.epoch if partition is not None else 0
         self.version = choose([*VERSIONS, *range(7, 19)])
         self.client.session = (0, choose([0, -1]) if self.version >= 7 else -1)
         self.more = {
             "isolation_level": choose([0, 1]),
-            "min_bytes": choose([0, 1, 1, 1000]),
-            "max_wait_ms": choose([0, 5, 100]),
+            "min_bytes": choose([0, 1, 1, 1500]),
+            "max_wait_ms": choose([0, 5, 5]),
             "max_bytes": choose([0, 1000, 1 << 20, 1 << 20]),
             "rack_id": choose(["", "", "somewhere"]) if self.version >= 11 else "",
         }
         self.part = {"partition_max_bytes": choose([0, 1000, 3000, 5000])}
         if self.version >= 9:
-            self.part["current_leader_epoch"] = choose([-1, -1, 0, 0, 0, 1])
+            self.part["current_leader_epoch"] = choose([-1, -1, epoch, epoch, epoch, epoch + 1])
         if self.version >= 12:
-            self.part["last_fetched_epoch"] = choose([-1, -1, 0, 0, 0, 3])
+            self.part["last_fetched_epoch"] = choose([-1, -1, 0, epoch, epoch, epoch + 2])
         self.part["count"] = choose([1, 1, 1, 1, 2])
 
     def request(self) -> FetchRequest:
@@ -164,17 +179,17 @@ class Readers:
                     self.ask_differently()
 
 
-async def answers(simulation: Simulation, seed: int) -> list[bytes]:
+async def answers(simulation: Simulation, seed: int) -> list[tuple[float, bytes]]:
     broker = SimBroker(simulation.machine("broker"))
     await broker.start()
     world = simulation.machine("client").process("client").world
     client = RecordingClient(await world.network.connect("broker", PORT))
     other = SimClient(await world.network.connect("broker", PORT))
-    await Readers(client, other, seed).run(600)
+    await Readers(client, other, broker.running.broker.partitions, seed).run(600)
     return client.frames
 
 
-def run(seed: int) -> list[bytes]:
+def run(seed: int) -> list[tuple[float, bytes]]:
     with Simulation(seed, limit_s=100_000, partial_chance=0) as simulation:
         return simulation.run(answers(simulation, seed))
 
