@@ -183,7 +183,8 @@ def measure_ways(work: Work, cores: int, rounds: int, console: Console) -> None:
         (ROWS[2].item, OURS, work.through_sql),
         (ROWS[3].item, OURS, lambda: work.from_table(table)),
     ]
-    work.to_table()  # the first one waits for Spark to warm up
+    for _, _, piece in pieces:
+        piece()  # the first of each waits for Spark, Java and Python's workers to warm up
     for number in range(rounds):
         for item, way, piece in pieces:
             _tell(f"round {number + 1} · {item} · {way}")
@@ -203,7 +204,8 @@ def measure_growth(make: Callable[[int], Work], rounds: int, console: Console) -
             ROWS[2].item: work.through_sql,
             ROWS[3].item: lambda partitions, work=work, table=table: work.from_table(table, partitions),  # type: ignore[misc]
         }
-        work.to_table()
+        for piece in pieces.values():
+            piece(PARTITIONS)  # warms up
         for number in range(rounds):
             for item, piece in pieces.items():
                 for partitions in GROWING_PARTITIONS:

@@ -95,7 +95,7 @@ def test_the_database_is_given_what_it_can_check(tmp_path: Path, request: pytest
     with open_session(parse_source_options(values).address) as session:
         filters = [GreaterThan(("id",), 1), In(("name",), ("a", "b")), GreaterThan(("name",), "a"), EqualTo(("x",), 1)]
         found = filter_conditions(session, source_schema(values), [*filters, Not(filters[0])])
-    assert [(each.sql, each.parameters) for each in found] == [('"id" > ?', (1,)), ('"name" IN (?, ?)', ("a", "b"))]
+    assert [(each.sql, each.parameters) for each in found] == [("`id` > ?", (1,)), ("`name` IN (?, ?)", ("a", "b"))]
     database.close()
 
 
