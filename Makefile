@@ -3,6 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests mostly wait for real processes: two workers on two cores. WORKERS=0 runs them in one process, one after the other.
+WORKERS ?= 2
+SHARED := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 TYPES := $(wildcard src/penstock/*/_*.pxd)
 SOURCES_OF_BUILD := pyproject.toml setup.py src/penstock/base/compiled.py $(TYPES) $(TYPES:.pxd=.py)
 
@@ -35,8 +38,8 @@ $(VENV)/.demo: $(VENV)/.run scripts/install-java
 demo: $(VENV)/.demo ## set up and watch a cluster and a pipeline at work (ARGS="--seconds 60" ends it by itself)
 	@exec $(BIN)/penstock demo $(ARGS)
 
-test: $(VENV)/.dev ## set up and run the tests: the fast ones and a sample of each marked suite
-	@$(BIN)/python -m pytest -q $(ARGS)
+test: $(VENV)/.dev ## set up and run the tests: the fast ones and a sample of each marked suite (WORKERS=0: one after the other)
+	@$(BIN)/python -m pytest -q $(SHARED) $(ARGS)
 
 test-all: $(VENV)/.dev ## every suite in its long form
 	@$(BIN)/python -m pytest -q --long $(ARGS)

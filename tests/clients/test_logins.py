@@ -33,6 +33,7 @@ pytestmark = pytest.mark.clients
 SASL_PROTOCOLS = ("SASL_SSL", "SASL_PLAINTEXT")
 WITH_PASSWORD = MECHANISMS[:3]
 DEADLINE_S = 20
+TRIES_MS = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +124,10 @@ def test_kafka_python(broker: SecureBroker, protocol: str, mechanism: str) -> No
 
 @pytest.mark.parametrize("mechanism", WITH_PASSWORD)
 def test_kafka_python_with_a_wrong_password(broker: SecureBroker, mechanism: str) -> None:
+    """It takes a refused login for a connection that broke, and tries again until its time is over."""
+    settings = kafka_python(broker, "SASL_SSL", mechanism, "wrong")
     with pytest.raises(kafka.errors.KafkaError):
-        kafka.KafkaAdminClient(**kafka_python(broker, "SASL_SSL", mechanism, "wrong")).list_topics()
+        kafka.KafkaAdminClient(**settings, bootstrap_timeout_ms=TRIES_MS).list_topics()
 
 
 class AiokafkaToken(aiokafka.abc.AbstractTokenProvider):
