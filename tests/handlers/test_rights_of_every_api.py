@@ -319,7 +319,7 @@ def test_a_right_that_is_taken_away_ends_a_producer_that_is_connected(guarded: G
 
 
 def test_it_is_decided_once_for_a_connection_and_a_topic(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later produces do not ask at all, and later fetches find what was decided."""
+    """Later produces and fetches do not ask at all."""
     asked: list[str] = []
     for name in ("allows", "_decide"):
         real = getattr(Authorizer, name)
@@ -335,7 +335,8 @@ def test_it_is_decided_once_for_a_connection_and_a_topic(guarded: Guarded, monke
         assert asked == []
         for _ in range(20):
             assert errors_in(await client.call(*request_of(1))) == {0}
-        assert asked.count("allows") == 20 and asked.count("_decide") == 1
+        # the first fetch is judged, and whether those that follow may go on without that
+        assert asked == ["allows", "_decide", "allows"]
 
     guarded.run(play)
 

@@ -109,11 +109,17 @@ class ClusterScenario:
 
     async def have_it_lead(self, *, is_controller: bool) -> SimClusterBroker:
         """The leader, which is the controller or is not, whichever was asked for."""
-        while (self.leader is self.cluster.controller) is not is_controller:
+        while not self._is_led_by(is_controller):
             await self.leader.stop()
             await self.write()
+            if is_controller and not self._is_led_by(is_controller):
+                await self.leader.stop()  # else the first two replicas take turns, and the third is the controller
             for broker in self.cluster.brokers:
                 if not broker.is_running:
                     await broker.start()
+            await self.write()
             await self.until_in_sync()
         return self.leader
+
+    def _is_led_by(self, is_controller: bool) -> bool:
+        return (self.leader is self.cluster.controller) is is_controller
