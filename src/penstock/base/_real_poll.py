@@ -4,6 +4,11 @@ Waking a callback of the event loop for each socket costs more than receiving fr
 it pays to receive from all of them before anything is sent (`after_reading`): the first answer wakes the client, and
 the others find it awake; to wake a sleeping process is the dearest part of a small answer.
 
+For the same reason the poll does not fall asleep at once. A client that asks, waits for the answer and asks again
+comes back sooner than a sleeping process wakes up. So after it has answered the poll looks again for a moment, as long
+as that turns out to be worth it: each look that was in vain costs some of its trust, and without any it tries only now
+and then.
+
 This file is plain Python. With a C compiler, Cython builds the same file with the types of `_real_poll.pxd`.
 """
 
@@ -12,9 +17,19 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from time import perf_counter
 from typing import Protocol
 
 READS_PER_WAKE = 32  # more would let clients wait for each other
+LOOK_AGAIN_S = 100e-6  # about what it takes to fall asleep and to wake up
+AWAY_S = 500e-6  # so long the event loop may have to wait for its other work
+TRUST_MAX = 8
+TRY_ONE_IN = 61  # of the wakes, while there is no trust; odd, so that of two who take turns each is met
+
+_AWAY_S = AWAY_S
+_LOOK_AGAIN_S = LOOK_AGAIN_S
+_TRUST_MAX = TRUST_MAX
+_TRY_ONE_IN = TRY_ONE_IN
 
 
 class ReadPoll(Protocol):
@@ -60,6 +75,8 @@ class EpollPoll:
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._after: list[Callable[[], None]] = []
         self._is_reading = False
+        self._trust = 0
+        self._untried = 0  # wakes without trust since it last tried
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
         if fd not in self._callbacks:
@@ -81,9 +98,21 @@ class EpollPoll:
             self._loop.call_soon(callback)
 
     def _read(self) -> None:
+        now_s = perf_counter()
+        back_s = now_s + _AWAY_S
+        ready = self._epoll.poll(0, READS_PER_WAKE)
+        while ready:
+            self._handle(ready)
+            now_s = perf_counter()
+            if now_s > back_s:
+                self._loop.call_soon(self._read)  # before it sleeps, and after everything else that waits for the loop
+                return
+            ready = self._look_again(now_s)
+
+    def _handle(self, ready: list[tuple[int, int]]) -> None:
         self._is_reading = True
         callbacks = self._callbacks
-        for fd, _ in self._epoll.poll(0, READS_PER_WAKE):
+        for fd, _ in ready:
             callback = callbacks.get(fd)  # one of the others may have ended it
             if callback is not None:
                 self._call(callback)
@@ -92,6 +121,23 @@ class EpollPoll:
             after, self._after = self._after, []
             for callback in after:
                 self._call(callback)
+
+    def _look_again(self, now_s: float) -> list[tuple[int, int]]:
+        """Who comes back at once, if that is to be expected."""
+        if self._trust == 0:
+            self._untried += 1
+            if self._untried < _TRY_ONE_IN:
+                return []
+            self._untried = 0
+        end_s = now_s + _LOOK_AGAIN_S
+        while True:
+            ready = self._epoll.poll(0, READS_PER_WAKE)
+            if ready:
+                self._trust = min(self._trust + 1, _TRUST_MAX)
+                return ready
+            if perf_counter() >= end_s:
+                self._trust = max(self._trust - 2, 0)
+                return []
 
     def _call(self, callback: Callable[[], None]) -> None:
         try:
