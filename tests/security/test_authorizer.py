@@ -96,6 +96,21 @@ def test_deny_wins_wherever_it_stands() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("10.0.0.1", "::ffff:10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8::A", "2001:db8:0:0:0:0:0:a"),
+    ],
+)
+def test_an_address_is_the_same_however_it_is_written(written: str, host: str) -> None:
+    made = authorizer_of(acl("orders", Operation.READ), acl("orders", Operation.READ, deny=True, host=written))
+    assert not may(made, Operation.READ, "orders", host=host)
+    assert may(made, Operation.READ, "orders", host="10.0.0.2")
+
+
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
 def test_what_implies_to_describe(operation: Operation) -> None:
     made = authorizer_of(acl("orders", operation))
@@ -173,6 +188,8 @@ def test_filters() -> None:
         acl("x", Operation.ANY),
         acl("x", Operation.READ, principal="alice"),
         acl("x", Operation.READ, host=""),
+        acl("x", Operation.READ, host="client.example.com"),
+        acl("x", Operation.READ, host="10.0.0.1 User:bob"),
         Acl(Pattern(ResourceType.TOPIC, PatternType.MATCH, "x"), acl("x", Operation.READ).entry),
         Acl(acl("x", Operation.READ).pattern, Entry("User:a", "*", Operation.READ, Permission.ANY)),
     ],

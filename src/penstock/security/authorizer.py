@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from penstock.base.addresses import plain_address
 from penstock.security.acls import (
     ANY_HOST,
     ANY_NAME,
@@ -164,7 +165,9 @@ def parse_super_users(text: str) -> frozenset[Principal]:
 
 
 def _is_about(entry: Entry, principal: Principal, host: str) -> bool:
-    return entry.principal in (str(principal), str(EVERYBODY)) and entry.host in (ANY_HOST, host)
+    if entry.principal not in (str(principal), str(EVERYBODY)):
+        return False
+    return entry.host in (ANY_HOST, host) or plain_address(entry.host) == plain_address(host)
 
 
 def _implies(allowed: Operation, operation: Operation) -> bool:
