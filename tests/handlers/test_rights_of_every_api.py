@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -318,8 +319,27 @@ def test_a_right_that_is_taken_away_ends_a_producer_that_is_connected(guarded: G
     guarded.run(play)
 
 
+def test_a_right_that_is_taken_away_ends_a_fetch_that_waits(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        root, alice, writer = [await guarded.connect(who) for who in (ROOT, ALICE, ROOT)]
+        guarded.grant((Operation.READ, ResourceType.TOPIC))
+        waits = filled(APIS[1].request, FIELDS[1] | {"max_wait_ms": 1 << 30, "min_bytes": 1}, 12)
+        waiting = asyncio.ensure_future(alice.call(waits, 12))
+        await asyncio.sleep(5)
+        guarded.grant()
+        assert not waiting.done()
+        assert errors_in(await writer.call(*request_of(0))) == {0}
+        answer = await waiting
+        assert errors_in(answer) == {0, Error.TOPIC_AUTHORIZATION_FAILED}
+        assert not answer.responses[0].partitions[0].records
+        told = filled(APIS[1].request, FIELDS[1] | {"max_wait_ms": 1 << 30, "min_bytes": 1}, 12)
+        assert (await root.call(told, 12)).responses[0].partitions[0].records
+
+    guarded.run(play)
+
+
 def test_it_is_decided_once_for_a_connection_and_a_topic(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later produces do not ask at all, and later fetches find what was decided."""
+    """Later produces and fetches do not ask at all."""
     asked: list[str] = []
     for name in ("allows", "_decide"):
         real = getattr(Authorizer, name)
