@@ -19,7 +19,7 @@ from penstock.security.acls import (
     ResourceType,
     acl_problem,
 )
-from penstock.security.authorizer import Authorizer, all_operations, parse_super_users
+from penstock.security.authorizer import REMEMBERED_MAX, Authorizer, all_operations, parse_super_users
 from penstock.security.principal import Principal
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
@@ -131,6 +131,17 @@ def test_a_change_of_rules_counts_at_once_and_raises_the_version() -> None:
     made.set_entries(Pattern(ResourceType.TOPIC, PatternType.LITERAL, "orders"), ())
     assert not may(made, Operation.READ, "orders")
     assert made.version > version and not list(made.acls(AclFilter()))
+
+
+def test_what_is_remembered_is_bounded_by_bytes_as_well() -> None:
+    made = authorizer_of(acl("x", Operation.READ, prefixed=True))
+    for number in range(2 * REMEMBERED_MAX):
+        assert may(made, Operation.READ, f"x{number}")
+    assert len(made._decided) <= REMEMBERED_MAX
+    made = authorizer_of(acl("x", Operation.READ, prefixed=True))
+    for number in range(1000):
+        assert may(made, Operation.READ, f"x{number}" + 30_000 * "x")
+    assert sum(len(name) for *_, name in made._decided) < 30_000
 
 
 def test_bit_fields() -> None:

@@ -33,6 +33,8 @@ from penstock.security.acls import (
 from penstock.security.principal import Principal
 
 REMEMBERED_MAX = 50_000
+REMEMBERED_NAME_LENGTH_MAX = 255
+"""Names of groups and transactional ids are what clients make up, a hundred times as long if they like."""
 
 _IMPLIED_BY: Mapping[Operation, tuple[Operation, ...]] = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
@@ -93,6 +95,8 @@ class Authorizer:
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """Whether it is allowed."""
+        if len(name) > REMEMBERED_NAME_LENGTH_MAX:
+            return self._decide(principal, host, operation, resource_type, name)
         asked = (principal, host, operation, resource_type, name)
         decided = self._decided.get(asked)
         if decided is None:
