@@ -10,7 +10,16 @@ import pytest
 
 from penstock.base.errors import Error
 from penstock.broker.start import RunningBroker
-from penstock.security.acls import CLUSTER_NAME, Entry, Operation, Pattern, PatternType, Permission, ResourceType
+from penstock.security.acls import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    Entry,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from penstock.security.api_rights import API_RIGHTS
 from penstock.security.authorizer import Authorizer
 from penstock.security.principal import Principal
@@ -86,6 +95,10 @@ FIELDS: dict[int, dict[str, Any]] = {
     20000: {"name": "t"},
     20001: {"name": "t"},
     20007: {"api_key": 19, "api_version": 7, "request": b"\xff"},
+}
+IMPLIED = {
+    **dict.fromkeys((Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER), (Operation.DESCRIBE,)),
+    Operation.ALTER_CONFIGS: (Operation.DESCRIBE_CONFIGS,),
 }
 ENOUGH = {
     2: [(Operation.DESCRIBE, ResourceType.TOPIC)],
@@ -223,6 +236,42 @@ def test_every_api_with_no_rights_with_its_rights_and_for_a_super_user(guarded: 
         client = await guarded.connect(ROOT)
         allowed = errors_in(await client.call(*request_of(key)))
         assert not allowed & REFUSALS, f"{name} for a super user: {allowed}"
+
+    guarded.run(play)
+
+
+def test_every_right_but_those_of_its_row_is_not_enough(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        for api in guarded.running._dispatcher.served:
+            if api.key in OPEN | LEAVES_OUT:
+                continue
+            asked = {right[:2] for right in API_RIGHTS[api.key].rights}
+            guarded.grant(
+                *(
+                    (operation, kind)
+                    for kind, operations in SUPPORTED_OPERATIONS.items()
+                    for operation in operations
+                    if not {(operation, kind), *((each, kind) for each in IMPLIED.get(operation, ()))} & asked
+                )
+            )
+            refused = errors_in(await (await guarded.connect(ALICE)).call(*request_of(api.key)))
+            assert refused & REFUSALS, f"{api.name} with all rights but its own: {refused}"
+
+    guarded.run(play)
+
+
+def test_where_several_rights_are_needed_each_of_them_is(guarded: Guarded) -> None:
+    async def play(guarded: Guarded) -> None:
+        root = await guarded.connect(ROOT)
+        for key in (8, 9, 24, 25, 28, 68):
+            needed = ENOUGH.get(key, [right[:2] for right in API_RIGHTS[key].rights])
+            assert len(needed) > 1
+            for lacking in needed:
+                guarded.grant(*(each for each in needed if each != lacking))
+                alice = await guarded.connect(ALICE)
+                while NOT_YET & (refused := errors_in(await alice.call(*request_of(key)))):
+                    await root.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+                assert refused & REFUSALS, f"{API_RIGHTS[key].name} without {lacking}: {refused}"
 
     guarded.run(play)
 
