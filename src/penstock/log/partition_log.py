@@ -297,8 +297,8 @@ class PartitionLog(LogEnd):
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll a segment that has been open for long enough although nothing is written now."""
-        active = self._active
-        if not active.size_bytes or now_ms - active.created_ms <= self.config.segment_ms - self._jitter_ms:
+        active, config = self._active, self.config
+        if not active.size_bytes or now_ms - active.open_since_ms(config) <= config.segment_ms - self._jitter_ms:
             return False
         self.roll(now_ms)
         return True
