@@ -135,7 +135,7 @@ class ListenerGreeting:
                 return self._delegated.find(mechanism, user)
             return self._users.find(self._listener.name, mechanism, user)
 
-        return ScramServer(mechanism, find, self._nonce(), self._users.secret)
+        return ScramServer(mechanism, find, self._nonce(), self._users.secret, self._users.shapes_of(mechanism))
 
     def _nonce(self) -> str:
         return base64.urlsafe_b64encode(self._world.random.randbytes(NONCE_BYTES)).decode()
