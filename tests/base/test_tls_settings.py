@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,13 @@ def test_a_java_key_store_is_no_pem(tmp_path: Path) -> None:
     store.write_bytes(b"\xfe\xed\xfe\xed" + bytes(100))
     with pytest.raises(SettingsError, match="convert Java key stores"):
         greet({"ssl.keystore.location": str(store)})
+
+
+def test_a_key_is_on_no_disk_on_its_way_to_openssl(pem: Pem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = {"ssl.keystore.location": str(pem.path), "ssl.truststore.location": str(pem.authority.certificate_path)}
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    assert greet(given) == "TLSv1.3"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delattr(os, "memfd_create")
+    assert greet(given) == "TLSv1.3"
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from penstock.base.settings import SettingsError, TypedSettings
 PEM_BYTES_MAX = 4 << 20
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_DESCRIPTORS = "/proc/self/fd"
 _KEYSTORE, _TRUSTSTORE = "ssl.keystore.location", "ssl.truststore.location"
 
 
@@ -115,16 +118,38 @@ def _trust(context: ssl.SSLContext, trusted: str) -> None:
 
 def load_identity(context: ssl.SSLContext, certificate: str, key: str, password: str | None) -> None:
     """OpenSSL takes a key only from a file, so there is one for a moment, which nobody else can read."""
-    import tempfile
-
     text = certificate if certificate == key else f"{key.strip()}\n{certificate.strip()}\n"
-    descriptor, path = tempfile.mkstemp(prefix="penstock-", suffix=".pem")
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        context.load_cert_chain(path, password=password or "")
+        with _file_with(text) as path:
+            context.load_cert_chain(path, password=password or "")
     except (ssl.SSLError, ValueError) as error:
         hint = "; is ssl.key.password right?" if "ENCRYPTED" in key else ""
         raise SettingsError([f"ssl.keystore: the certificate and its key cannot be used: {error}{hint}"]) from None
+
+
+@contextmanager
+def _file_with(secret: str) -> Iterator[str]:
+    """The path of a file that has this in it: in memory where the system can do that, so that no disk ever sees it."""
+    if not hasattr(os, "memfd_create") or not os.path.isdir(_DESCRIPTORS):
+        with _file_on_disk(secret) as path:
+            yield path
+        return
+    descriptor = os.memfd_create("penstock-key")
+    try:
+        os.write(descriptor, secret.encode())
+        yield f"{_DESCRIPTORS}/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _file_on_disk(secret: str) -> Iterator[str]:
+    import tempfile
+
+    descriptor, path = tempfile.mkstemp(prefix="penstock-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secret)
+        yield path
     finally:
         os.unlink(path)
