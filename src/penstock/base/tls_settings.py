@@ -84,6 +84,31 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+def certificate_problem(context: ssl.SSLContext, files: TlsFiles) -> str | None:
+    """Why nobody will believe the certificate of a listener now, whoever has signed it, or None.
+
+    OpenSSL judges it, as a client that trusts this very certificate: nothing else here can read one.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    _restrict(client, files)
+    _trust(client, files.certificate or "")
+    to_listener, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    listens = context.wrap_bio(to_listener, to_client, server_side=True)
+    asks = client.wrap_bio(to_client, to_listener)
+    for side in (asks, listens, asks):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+        except ssl.SSLError:
+            return None  # those who come will hear of it
+    return None
+
+
 def client_context(files: TlsFiles) -> ssl.SSLContext:
     """For connections to other brokers; our own certificate is shown if they ask for it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
