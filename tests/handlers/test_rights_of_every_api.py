@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, get_args, get_origin, get_type_hints
+from unittest.mock import ANY
 
 import pytest
 
@@ -475,5 +476,29 @@ def test_who_asked_for_an_election_or_a_move_goes_on_record(guarded: Guarded, mo
         assert told == [("reassignment_asked", ROOT), ("election_asked", ROOT)]
         assert (events[0][1]["partition"], events[0][1]["replicas"]) == ("orders-0", [broker_id])
         assert (events[1][1]["kind"], events[1][1]["partitions"]) == ("unclean", [])
+
+    guarded.run(play)
+
+
+def test_who_deleted_offsets_or_moved_a_replica_goes_on_record(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(guarded: Guarded) -> None:
+        events: list[tuple[str, dict[str, object]]] = []
+        audit = guarded.running.broker.audit
+        monkeypatch.setattr(audit, "record", lambda event, **fields: events.append((event, fields)))
+        root = await guarded.connect(ROOT)
+        committed = filled(APIS[8].request, {"generation_id_or_member_epoch": -1, "committed_offset": 0}, 9)
+        committed.member_id, committed.group_instance_id = "", None
+        while NOT_YET & errors_in(answer := await root.call(committed, 9)):
+            await root.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        assert errors_in(answer) == {Error.NONE}
+        for _ in range(2):  # the second time there is nothing left, and Kafka says that this is no error
+            assert errors_in(await root.call(*request_of(47))) == {Error.NONE}
+        assert errors_in(await root.call(*request_of(34))) == {Error.NONE}
+        told = {event: fields for event, fields in events}
+        assert told["offsets_deleted"] == {"group": "g", "partitions": ["orders-0"], "principal": ROOT, "host": ANY}
+        assert str(told["replica_move_asked"]["partition"]) == "orders-0"
+        assert told["replica_move_asked"]["principal"] == ROOT
 
     guarded.run(play)
