@@ -63,7 +63,8 @@ class Users:
         """Of the cluster: salts of users who do not exist are made from it."""
         self._view = view
         self._role = role
-        self._may_keep = may_keep  # whether credentials may be written where they would lie
+        self.may_keep = may_keep
+        """Whether credentials, and other secrets, may be written where they would lie."""
         self._brokers: tuple[str, str, Found] | None = None  # their listener, mechanism, and user
         self._shapes_in: dict[str, dict[str, Shape]] = {}  # of each znode's credentials, by mechanism
         self._shapes: dict[str, tuple[Shape, ...]] = {}
@@ -142,7 +143,7 @@ class Users:
     async def alter(self, user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> None:
         """Where the controller is: all of what is asked for one user, or ApiError and nothing of it."""
         new = _checked(user, deletions, upsertions)
-        if new and not self._may_keep:
+        if new and not self.may_keep:
             raise ApiError(Error.POLICY_VIOLATION, _UNPROTECTED)
         name = escaped_name(user)
 
