@@ -109,7 +109,8 @@ class PartitionLog(LogEnd):
         self._generation = 0  # counts the cuts: what was begun before one does not count after it
         self._clock = clock
         self._flushed_ms = clock.wall_ms()
-        self._unsynced = Unsynced(loaded.unsynced, is_clean=loaded.report.was_clean)
+        is_clean, has_closed = loaded.report.was_clean, loaded.has_closed_unsynced
+        self._unsynced = Unsynced(loaded.unsynced, is_clean=is_clean, has_closed_segments=has_closed)
 
     @classmethod
     def open(
