@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from cryptography.hazmat.primitives import serialization
 
 from penstock.base.broker_settings import load_broker_settings
 from penstock.base.settings import SettingsError
-from penstock.base.tls_settings import client_context, read_tls, server_context
+from penstock.base.tls_settings import certificate_problem, client_context, read_tls, server_context
+from penstock.cli import certificates
 from penstock.cli.certificates import Authority
 
 PASSWORD = "a key's own secret"
@@ -111,3 +114,27 @@ def test_a_java_key_store_is_no_pem(tmp_path: Path) -> None:
     store.write_bytes(b"\xfe\xed\xfe\xed" + bytes(100))
     with pytest.raises(SettingsError, match="convert Java key stores"):
         greet({"ssl.keystore.location": str(store)})
+
+
+def test_a_key_is_on_no_disk_on_its_way_to_openssl(pem: Pem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = {"ssl.keystore.location": str(pem.path), "ssl.truststore.location": str(pem.authority.certificate_path)}
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    assert greet(given) == "TLSv1.3"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delattr(os, "memfd_create")
+    assert greet(given) == "TLSv1.3"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+def test_a_certificate_that_nobody_will_believe(
+    pem: Pem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, client_auth: str
+) -> None:
+    def problem(path: Path) -> str | None:
+        trusted = {"ssl.truststore.location": str(pem.authority.certificate_path), "ssl.client.auth": client_auth}
+        files = read_tls(load_broker_settings({"ssl.keystore.location": str(path)} | trusted))
+        return certificate_problem(server_context(files), files)
+
+    assert problem(pem.path) is None
+    monkeypatch.setattr(certificates, "SIGNED_DAYS", -0.02)
+    assert problem(Authority(tmp_path).sign("server", ["localhost"])) == "certificate has expired"

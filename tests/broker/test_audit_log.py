@@ -15,7 +15,7 @@ from penstock.base.broker_settings import load_broker_settings
 from penstock.base.real_world import real_world
 from penstock.base.world import Buffer, World
 from penstock.broker import audit_log
-from penstock.broker.audit_log import FILE, HIDDEN, AuditLog
+from penstock.broker.audit_log import FILE, HIDDEN, OF_ONE_MAX, AuditLog
 from penstock.security.principal import ANONYMOUS
 
 P = ParamSpec("P")
@@ -90,6 +90,39 @@ async def test_what_is_alike_is_written_once_with_its_number(tmp_path: Path) -> 
         ("other", None),
         ("orders", 999),
     ]
+
+
+@on_a_loop
+async def test_nobody_pushes_others_out_by_asking_for_many_things(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.open()
+    for number in range(10_000):
+        log.record("operation_denied", principal="User:mallory", host="10.0.0.1", resource=f"topic-{number}")
+        log.record("login_failed", principal=f"User:{number}", peer="10.0.0.2", reason="wrong")
+    log.record("operation_denied", principal="User:alice", host="10.0.0.1", resource="orders")
+    log.record("corruption_found", partition="orders-0")
+    await log.stop()
+    written = lines(log.folder)
+    assert len(written) == 2 * OF_ONE_MAX + 4
+    assert [line["resource"] for line in written if line.get("principal") == "User:alice"] == ["orders"]
+    assert [(line["event"], line.get("principal"), line["host"], line["others"]) for line in written[-2:]] == [
+        ("operation_denied", "User:mallory", "10.0.0.1", 10_000 - OF_ONE_MAX),
+        ("login_failed", None, "10.0.0.2", 10_000 - OF_ONE_MAX),
+    ]
+
+
+@on_a_loop
+async def test_nor_from_many_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "ALIKE_MAX", 20)
+    monkeypatch.setattr(audit_log, "OTHERS_MAX", 5)
+    log = new_log(tmp_path)
+    log.open()
+    for number in range(1000):
+        log.record("login_failed", peer=f"10.0.{number // 250}.{number % 250}", reason="wrong")
+    await log.stop()
+    written = lines(log.folder)
+    assert len(written) == 20 + 6
+    assert sum(line.get("others", 1) for line in written) == 1000
 
 
 @on_a_loop

@@ -27,6 +27,7 @@ from penstock.broker.greetings import Greetings
 from penstock.sasl.exchange import Login, LoginFailed
 
 RSA_KEY = rsa.generate_private_key(65537, 2048)
+SHORT_KEY = rsa.generate_private_key(65537, 1024)
 OTHER_KEY = rsa.generate_private_key(65537, 2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
 RSA_PUBLIC = RSA_KEY.public_key().public_bytes(
@@ -37,7 +38,17 @@ RSA_PUBLIC = RSA_KEY.public_key().public_bytes(
 def document() -> str:
     rsa_jwk = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(RSA_KEY.public_key()))
     ec_jwk = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC_KEY.public_key()))
-    return json.dumps({"keys": [rsa_jwk | {"kid": "r", "use": "sig"}, ec_jwk | {"kid": "e"}]})
+    pinned, short = (json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) for key in (OTHER_KEY, SHORT_KEY))
+    keys = [
+        rsa_jwk | {"kid": "r", "use": "sig"},
+        ec_jwk | {"kid": "e"},
+        pinned | {"kid": "p", "alg": "RS256"},
+        pinned | {"kid": "for secrets", "use": "enc"},
+        pinned | {"kid": "to sign", "key_ops": ["sign"]},
+        short | {"kid": "s"},
+        {"kty": "oct", "kid": "o", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"},
+    ]
+    return json.dumps({"keys": keys})
 
 
 def claims(**more: Any) -> dict[str, Any]:
@@ -88,6 +99,8 @@ def test_good_tokens(tmp_path: Path) -> None:
     def use(tokens: BearerTokens) -> None:
         assert tokens.judge(signed()).user == "alice"
         assert tokens.judge(signed(EC_KEY, "ES256", "e", sub="bob")).user == "bob"
+        assert tokens.judge(signed(OTHER_KEY, "RS256", "p")).user == "alice"
+        assert tokens.key_ids == ["r", "e", "p"]
         until_ms = tokens.judge(signed(exp=int(time.time()) + 60)).until_ms
         assert until_ms is not None
         assert until_ms > time.time() * 1000
@@ -118,6 +131,15 @@ BAD = {
     "signed by somebody else": lambda: signed(OTHER_KEY),
     "a shared secret": lambda: signed("s" * 40, "HS256"),
     "the public key as a shared secret": hs_with_public_key,
+    "the shared secret of the document": lambda: signed("secret" * 6, "HS256", "o"),
+    "another algorithm than that of the key": lambda: signed(OTHER_KEY, "PS256", "p"),
+    "a key that is for something else": lambda: signed(OTHER_KEY, "RS256", "for secrets"),
+    "a key that checks nothing": lambda: signed(OTHER_KEY, "RS256", "to sign"),
+    "a key that is too short": lambda: signed(SHORT_KEY, "RS256", "s"),
+    "with something that must be understood": lambda: jwt.encode(
+        claims(), RSA_KEY, "RS256", headers={"kid": "r", "crit": ["exp"], "exp": 1}
+    ),
+    "with an end that is no number": lambda: signed(exp=float("nan")),
     "a key of another kind": lambda: signed(EC_KEY, "ES256", "r"),
     "an unknown key": lambda: signed(kid="x"),
     "no key named": lambda: signed(kid=None),
@@ -139,6 +161,7 @@ BAD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The RSA key is 1024")
 @pytest.mark.parametrize("token", BAD.values(), ids=BAD.keys())
 def test_bad_tokens(tmp_path: Path, token: Callable[[], str]) -> None:
     def use(tokens: BearerTokens) -> None:

@@ -80,3 +80,25 @@ def test_an_address_over_its_quota_is_not_served() -> None:
         )
         server.rates = ConnectionRates(quotas, lambda _listener: 2**31 - 1)
         simulation.run(drive())
+
+
+def test_an_address_has_no_more_connections_because_they_had_to_wait() -> None:
+    async def drive() -> None:
+        await server.listen("PLAINTEXT", "0.0.0.0", 9092, SocketOptions())
+        server.open()
+        streams = [await client.network.connect("broker", 9092) for _ in range(8)]
+        await asyncio.sleep(60)
+        assert len(server.connections) == 3
+        assert sum(map(is_closed, streams)) == 5 and server.refused["max.connections.per.ip"] == 5
+        await server.stop(0)
+
+    with Simulation(2, limit_s=100) as simulation:
+        world = simulation.machine("broker").process("broker").world
+        client = simulation.machine("client").process("client").world
+        quotas = ClientQuotas(world.clock, _TwoWindows())  # type: ignore[arg-type]
+        limits = ConnectionLimits(100, 3, {}, idle_s_max=600)
+        server = Server(
+            world.network, world.clock, Intake(1 << 20, 1 << 20), limits, lambda *_: None, PeerLog(world.clock)
+        )
+        server.rates = ConnectionRates(quotas, lambda _listener: 1)
+        simulation.run(drive())

@@ -105,6 +105,13 @@ def test_brokers_are_let_in_where_clients_took_all_connections() -> None:
         simulation.run(drive())
 
 
+def test_limits_are_of_an_address_however_it_is_written() -> None:
+    limits = connection_limits(
+        load_broker_settings({"max.connections.per.ip.overrides": "0:0:0:0:0:0:0:1:7,10.0.0.1:3"})
+    )
+    assert [limits.allowed_from(host) for host in ("::1", "10.0.0.1")] == [7, 3]
+
+
 def test_limits_come_from_the_settings_of_each_listener() -> None:
     settings = load_broker_settings(
         {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli import certificates
 from penstock.cli.failure import ExitCode
 from penstock.cli.secure_setup import secure_setup
 from penstock.testing.broker_process import free_port
@@ -36,6 +37,26 @@ def test_what_was_made_is_used_again(tmp_path: Path) -> None:
     again = secure_setup(tmp_path, "127.0.0.1", "127.0.0.1:9092")
     assert (first.is_new, again.is_new) == (True, False)
     assert (first.settings, first.users) == (again.settings, again.users)
+
+
+def test_the_certificate_is_made_anew_for_another_host_and_before_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure_setup(tmp_path, "127.0.0.1", "127.0.0.1:9092")
+    pem = tmp_path / "security" / "broker.pem"
+    made, authority = pem.read_bytes(), (tmp_path / "security" / "ca.pem").read_bytes()
+    setup = secure_setup(tmp_path, "10.1.2.3", "10.1.2.3:9092")
+    assert setup.is_renewed and "new certificate" in "".join(setup.lines())
+    of_host = pem.read_bytes()
+    assert of_host != made and mode(pem) == 0o600
+    assert not secure_setup(tmp_path, "10.1.2.3", "10.1.2.3:9092").is_renewed
+    monkeypatch.setattr(certificates, "RENEWED_BEFORE_DAYS", certificates.SIGNED_DAYS)
+    assert secure_setup(tmp_path, "10.1.2.3", "10.1.2.3:9092").is_renewed
+    monkeypatch.undo()
+    assert pem.read_bytes() != of_host
+    pem.write_bytes(b"half a fi")
+    assert secure_setup(tmp_path, "10.1.2.3", "10.1.2.3:9092").is_renewed
+    assert (tmp_path / "security" / "ca.pem").read_bytes() == authority
 
 
 @pytest.mark.clients

@@ -16,9 +16,11 @@ from penstock.sasl.scram import ScramClient
 from penstock.security.api_rights import API_RIGHTS
 from penstock.wire.api import APIS, OWN_APIS
 from penstock.wire.codec import decode, encode
+from penstock.wire.messages.k01_fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from penstock.wire.messages.k03_metadata import MetadataRequest
 from penstock.wire.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from penstock.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsRequestTopic
 from penstock.wire.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 from .secure_broker import PASSWORD, USER, SecureBroker, secure_broker
@@ -173,6 +175,24 @@ def test_a_login_ends_and_is_made_again(broker: SecureBroker) -> None:
             assert time.monotonic() < began_s + DEADLINE_S
         assert answer is None
         assert raw.choose().error_code in (0, Error.ILLEGAL_SASL_STATE)
+
+
+def test_a_fetch_that_waits_for_longer_than_the_login_lasts_is_told_nothing(broker: SecureBroker) -> None:
+    with Raw(broker) as raw:
+        raw.log_in()
+        raw.send(
+            19,
+            2,
+            CreateTopicsRequest(
+                topics=[CreateTopicsRequestTopic(name="waiting", num_partitions=1, replication_factor=1)],
+                timeout_ms=10_000,
+            ),
+        )
+        assert raw.receive() is not None
+        partition = FetchRequestPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        topic = FetchRequestTopic(topic="waiting", partitions=[partition])
+        raw.send(1, 4, FetchRequest(max_wait_ms=2 * LIFETIME_MS, min_bytes=1, max_bytes=1000, topics=[topic]))
+        assert raw.receive() is None
 
 
 def test_the_user_stays_the_same(broker: SecureBroker) -> None:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock import columnar
 from penstock.cli.main import run
@@ -30,6 +31,7 @@ from .secure_broker import MECHANISMS, PASSWORD, USER, SecureBroker, secure_brok
 
 pytestmark = pytest.mark.clients
 
+STRANGERS_KEY = rsa.generate_private_key(65537, 2048)
 SASL_PROTOCOLS = ("SASL_SSL", "SASL_PLAINTEXT")
 WITH_PASSWORD = MECHANISMS[:3]
 DEADLINE_S = 20
@@ -82,6 +84,16 @@ def test_confluent_with_a_wrong_password(broker: SecureBroker, mechanism: str) -
     assert any("login failed" in str(error) for error in errors)
 
 
+def test_confluent_with_a_token_of_somebody_else(broker: SecureBroker) -> None:
+    errors: list[Any] = []
+    settings = confluent(broker.librdkafka("SASL_SSL", "OAUTHBEARER"), key=STRANGERS_KEY)
+    admin = AdminClient(settings | {"error_cb": errors.append})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=1.5)
+    admin.poll(0)
+    assert any("invalid_token" in str(error) or "login failed" in str(error) for error in errors), errors
+
+
 def test_certificates_are_names(broker: SecureBroker) -> None:
     assert AdminClient(broker.librdkafka("SSL") | {"log_level": 0}).list_topics(timeout=DEADLINE_S).brokers
     names = {row["principal"] for row in audited(broker, "login") if row["mechanism"] == "TLS"}
@@ -98,6 +110,11 @@ def test_no_certificate_no_connection(broker: SecureBroker) -> None:
 class KafkaPythonToken(kafka.net.sasl.oauth.AbstractTokenProvider):
     def token(self) -> str:
         return token()
+
+
+class KafkaPythonWrongToken(kafka.net.sasl.oauth.AbstractTokenProvider):
+    def token(self) -> str:
+        return token(key=STRANGERS_KEY)
 
 
 def kafka_python(broker: SecureBroker, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
@@ -130,18 +147,30 @@ def test_kafka_python_with_a_wrong_password(broker: SecureBroker, mechanism: str
         kafka.KafkaAdminClient(**settings, bootstrap_timeout_ms=TRIES_MS).list_topics()
 
 
+def test_kafka_python_with_a_token_of_somebody_else(broker: SecureBroker) -> None:
+    settings = kafka_python(broker, "SASL_SSL", "OAUTHBEARER") | {"sasl_oauth_token_provider": KafkaPythonWrongToken()}
+    with pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaAdminClient(**settings, bootstrap_timeout_ms=TRIES_MS).list_topics()
+
+
 class AiokafkaToken(aiokafka.abc.AbstractTokenProvider):
     async def token(self) -> str:
         return token()
 
 
+class AiokafkaWrongToken(aiokafka.abc.AbstractTokenProvider):
+    async def token(self) -> str:
+        return token(key=STRANGERS_KEY)
+
+
 async def aiokafka_send(broker: SecureBroker, protocol: str, mechanism: str, password: str = PASSWORD) -> int:
+    """A wrong password stands for a wrong token as well."""
     context = None
     if protocol.endswith("SSL"):
         context = ssl.create_default_context(cafile=str(broker.authority.certificate_path))
     login: dict[str, Any] = {"sasl_plain_username": USER, "sasl_plain_password": password}
     if mechanism == "OAUTHBEARER":
-        login = {"sasl_oauth_token_provider": AiokafkaToken()}
+        login = {"sasl_oauth_token_provider": AiokafkaToken() if password == PASSWORD else AiokafkaWrongToken()}
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=broker.address(protocol),
         security_protocol=protocol,
@@ -163,7 +192,7 @@ def test_aiokafka(broker: SecureBroker, protocol: str, mechanism: str) -> None:
     assert asyncio.run(aiokafka_send(broker, protocol, mechanism)) >= 0
 
 
-@pytest.mark.parametrize("mechanism", WITH_PASSWORD)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_aiokafka_with_a_wrong_password(broker: SecureBroker, mechanism: str) -> None:
     with pytest.raises(aiokafka.errors.KafkaError):
         asyncio.run(aiokafka_send(broker, "SASL_SSL", mechanism, "wrong"))
@@ -220,6 +249,11 @@ def test_columns(broker: SecureBroker, mechanism: str) -> None:
     if mechanism == "OAUTHBEARER":
         settings["sasl.oauthbearer.token"] = token()
     bootstrap = settings.pop("bootstrap.servers")
+    if mechanism != "SSL":
+        secret = "sasl.oauthbearer.token" if mechanism == "OAUTHBEARER" else "sasl.password"
+        wrong = token(key=STRANGERS_KEY) if mechanism == "OAUTHBEARER" else "wrong"
+        with pytest.raises(columnar.ColumnarError, match=r"login failed|refused"):
+            columnar.read(bootstrap, "any", settings=settings | {secret: wrong}).read_all()
     topic = f"columns-{mechanism}"
     admin = AdminClient({"bootstrap.servers": broker.address("PLAINTEXT")})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli import certificates
 from penstock.cli.certificates import Authority, write_private
 from penstock.testing.broker_process import BrokerProcess, free_port
 
@@ -36,7 +37,7 @@ def shown_certificate(port: int, authority: Authority) -> bytes:
     return certificate
 
 
-def test_new_files_are_used_for_new_connections(tmp_path: Path) -> None:
+def test_new_files_are_used_for_new_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority(tmp_path / "authority")
     port, plain_port = free_port(), free_port()
     store = authority.sign("server", ["localhost"])
@@ -54,4 +55,9 @@ def test_new_files_are_used_for_new_connections(tmp_path: Path) -> None:
         write_private(store, b"-----BEGIN RUBBISH-----\n")
         wait_until(lambda: "ssl.keystore" in broker.log_text(), "nobody says that the file cannot be used")
         assert shown_certificate(port, authority) == second
+        monkeypatch.setattr(certificates, "SIGNED_DAYS", -0.02)
+        authority.sign("server", ["localhost"])
+        wait_until(lambda: "certificate has expired" in broker.log_text(), "nobody says that it is over")
+        assert shown_certificate(port, authority) == second
+        assert broker.log_text().count("RUBBISH") + broker.log_text().count("cannot be used") == 1
         write_private(store, good)

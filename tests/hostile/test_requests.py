@@ -12,7 +12,7 @@ from penstock.base.errors import Error
 from penstock.testing.raw_client import ConnectionEnded
 from penstock.testing.sim_client import BATCH_TIMESTAMP_MS, batch_of, produce_request
 from penstock.wire.api import APIS
-from penstock.wire.codec import decode
+from penstock.wire.codec import decode, encode
 from penstock.wire.compression import Compression, compress
 from penstock.wire.messages.k01_fetch import (
     FetchRequest,
@@ -228,6 +228,23 @@ def test_names_that_are_paths_never_become_paths(target: Any, name: str) -> None
     logs = target.process.data / "logs"
     folders = [path.name for path in logs.iterdir() if path.is_dir() and path.name != "audit"]
     assert not [folder for folder in folders if folder.rpartition("-")[0] in ("", name)]
+
+
+def test_nobody_writes_lines_of_his_own_into_the_log(target: Any) -> None:
+    """With acks=0 a refusal closes the connection, and the log says why."""
+    forged = "x\n2026-01-01 00:00:00,000 ERROR   this broker is on fire\x1b[2J\u2028\x85end"
+    deadline = time.monotonic() + 10
+    while "this broker is on fire" not in (text := target.process.log_text()):  # at most one line a second
+        assert time.monotonic() < deadline
+        with target.connect() as client:
+            request = produce_request(forged, 0, batch_of([b"x"]))
+            request.acks = 0
+            client.send(client.frame(0, 11, encode(request, 11)))
+            with pytest.raises(ConnectionEnded):
+                client.receive_frame()
+    (line,) = (line for line in text.splitlines() if "this broker is on fire" in line)
+    assert "closed the connection" in line and line.rstrip().isprintable()
+    assert "\\n2026" in line and "\\x1b[2J" in line
 
 
 def test_a_flood_of_producer_ids_costs_little(target: Any) -> None:

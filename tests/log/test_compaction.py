@@ -227,6 +227,54 @@ def test_the_dirty_ratio_and_the_longest_lag_decide_when() -> None:
     assert plan_compaction(log, last_stable_offset=2, now_ms=now_ms).first_dirty_offset == 0
 
 
+def test_closed_segments_that_were_recovered_are_synced_and_so_compacted() -> None:
+    """Only what is synced is compacted; in a log that nobody writes to any more nothing else would see to that."""
+    site = Site()
+    site.append_value(b"a", b"x")
+    site.append_value(b"a", b"y")
+    site.log.roll(site.clock.now_ms)
+    site.append_value(b"b", b"x")
+    site.reopen(cleanly=False)
+    log = site.log
+    assert log.recovery_point == 0 and len(log.segments) == 2
+    assert log.needs_early_flush
+    plan = log.begin_flush(closed_only=True)
+    plan.run()
+    log.complete_flush(plan)
+    assert log.recovery_point == 2 and not log.needs_early_flush
+    assert plan_compaction(log, last_stable_offset=3, now_ms=site.clock.now_ms).dirty_bytes > 0
+    site.disk.crash()
+    site.reopen(cleanly=False)
+    assert [stored.base_offset for stored in read_all(site.log)][:2] == [0, 1]
+
+
+def test_one_open_segment_that_was_recovered_costs_no_sync() -> None:
+    site = Site()
+    site.append_value(b"a", b"x")
+    site.reopen(cleanly=False)
+    assert not site.log.needs_early_flush
+
+
+@pytest.mark.parametrize("time_ms", [-1, 0, FixedClock().now_ms + 3_000_000])
+def test_no_time_that_a_client_gives_keeps_a_record_for_longer(time_ms: int) -> None:
+    site = Site(config=replace(CONFIG, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=5000))
+    site.append([Record(0, time_ms, b"a", b"x")])
+    site.append_value(b"a", b"y")
+    site.close_segment()
+    log, now_ms = site.log, site.clock.now_ms
+    assert not plan_compaction(log, last_stable_offset=2, now_ms=now_ms + 5000).is_due(log.config)
+    assert plan_compaction(log, last_stable_offset=2, now_ms=now_ms + 5001).is_due(log.config)
+
+
+def test_a_restart_does_not_give_an_open_segment_more_time() -> None:
+    site = Site(config=replace(CONFIG, segment_ms=5000, max_compaction_lag_ms=5000))
+    site.append_value(b"a", b"x")
+    site.clock.now_ms += 4000
+    site.reopen()
+    assert not site.log.roll_if_due(site.clock.now_ms + 1000)
+    assert site.log.roll_if_due(site.clock.now_ms + 1001)
+
+
 def test_small_segments_become_one_as_far_as_they_fit() -> None:
     site = Site()
     for _ in range(6):

@@ -59,13 +59,20 @@ def program(kafkajs: Path, broker: BrokerProcess) -> Callable[[str, str], dict[s
     """Runs one of the programs in this folder, and gives the answer of each step: `{"error": TYPE}` for errors."""
 
     def run(name: str, topic: str) -> dict[str, Any]:
-        environment = {**os.environ, "NODE_PATH": str(kafkajs), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
-        command = ["node", "--no-warnings", str(HERE / f"{name}.js"), broker.bootstrap, topic]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False, env=environment
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        return {line["name"]: {"error": line["error"]} if "error" in line else line.get("answer") for line in lines}
+        return run_program(kafkajs, name, broker.bootstrap, topic)
 
     return run
+
+
+def run_program(
+    kafkajs: Path, name: str, bootstrap: str, topic: str, login: dict[str, str] | None = None
+) -> dict[str, Any]:
+    environment = {**os.environ, "NODE_PATH": str(kafkajs), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    environment["KAFKAJS_LOGIN"] = json.dumps(login or {})
+    command = ["node", "--no-warnings", str(HERE / f"{name}.js"), bootstrap, topic]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {line["name"]: {"error": line["error"]} if "error" in line else line.get("answer") for line in lines}

@@ -16,7 +16,15 @@ from penstock.sasl.exchange import Login, LoginFailed, ServerExchange
 from penstock.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer
 from penstock.sasl.plain import PlainClient, PlainServer
 from penstock.sasl.scram import HASH_NAMES, ScramClient
-from penstock.sasl.scram_server import Credential, Found, ScramServer, fake_credential, new_credential
+from penstock.sasl.scram_server import (
+    DEFAULT_SHAPES,
+    Credential,
+    Found,
+    ScramServer,
+    fake_credential,
+    new_credential,
+    shape_of,
+)
 
 SECRET = b"of the cluster"
 SALT = bytes(range(32))
@@ -116,6 +124,19 @@ def test_users_who_do_not_exist_have_a_salt_that_stays_and_cannot_be_told_from_o
     assert fake_credential("SCRAM-SHA-256", "nobody", b"another cluster") != fake_credential(
         "SCRAM-SHA-256", "nobody", SECRET
     )
+
+
+@pytest.mark.parametrize("salt", [b"1kq7v0c3m5x9z2a4s6d8f0g1h3", bytes(range(64)), bytes(range(200, 216))])
+@pytest.mark.parametrize("iterations", [4096, 8192])
+def test_somebody_unknown_looks_like_those_who_are_there(salt: bytes, iterations: int) -> None:
+    real = new_credential("SCRAM-SHA-256", "password", salt, iterations)
+    made = [fake_credential("SCRAM-SHA-256", f"nobody {n}", SECRET, [shape_of(real)]) for n in range(10)]
+    assert {shape_of(each) for each in made} == {shape_of(real)}
+    assert len({each.salt for each in made}) == 10
+    assert made[0] == fake_credential("SCRAM-SHA-256", "nobody 0", SECRET, [shape_of(real)])
+    shapes = [shape_of(real), *DEFAULT_SHAPES]
+    mixed = [shape_of(fake_credential("SCRAM-SHA-256", f"nobody {n}", SECRET, shapes)) for n in range(100)]
+    assert set(mixed) == set(shapes)
 
 
 def hash_work(monkeypatch: pytest.MonkeyPatch, user: str) -> Counter[str]:

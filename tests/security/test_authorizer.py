@@ -19,7 +19,7 @@ from penstock.security.acls import (
     ResourceType,
     acl_problem,
 )
-from penstock.security.authorizer import Authorizer, all_operations, parse_super_users
+from penstock.security.authorizer import REMEMBERED_MAX, Authorizer, all_operations, parse_super_users
 from penstock.security.principal import Principal
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
@@ -96,6 +96,21 @@ def test_deny_wins_wherever_it_stands() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("10.0.0.1", "::ffff:10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8::A", "2001:db8:0:0:0:0:0:a"),
+    ],
+)
+def test_an_address_is_the_same_however_it_is_written(written: str, host: str) -> None:
+    made = authorizer_of(acl("orders", Operation.READ), acl("orders", Operation.READ, deny=True, host=written))
+    assert not may(made, Operation.READ, "orders", host=host)
+    assert may(made, Operation.READ, "orders", host="10.0.0.2")
+
+
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
 def test_what_implies_to_describe(operation: Operation) -> None:
     made = authorizer_of(acl("orders", operation))
@@ -116,6 +131,17 @@ def test_a_change_of_rules_counts_at_once_and_raises_the_version() -> None:
     made.set_entries(Pattern(ResourceType.TOPIC, PatternType.LITERAL, "orders"), ())
     assert not may(made, Operation.READ, "orders")
     assert made.version > version and not list(made.acls(AclFilter()))
+
+
+def test_what_is_remembered_is_bounded_by_bytes_as_well() -> None:
+    made = authorizer_of(acl("x", Operation.READ, prefixed=True))
+    for number in range(2 * REMEMBERED_MAX):
+        assert may(made, Operation.READ, f"x{number}")
+    assert len(made._decided) <= REMEMBERED_MAX
+    made = authorizer_of(acl("x", Operation.READ, prefixed=True))
+    for number in range(1000):
+        assert may(made, Operation.READ, f"x{number}" + 30_000 * "x")
+    assert sum(len(name) for *_, name in made._decided) < 30_000
 
 
 def test_bit_fields() -> None:
@@ -173,6 +199,8 @@ def test_filters() -> None:
         acl("x", Operation.ANY),
         acl("x", Operation.READ, principal="alice"),
         acl("x", Operation.READ, host=""),
+        acl("x", Operation.READ, host="client.example.com"),
+        acl("x", Operation.READ, host="10.0.0.1 User:bob"),
         Acl(Pattern(ResourceType.TOPIC, PatternType.MATCH, "x"), acl("x", Operation.READ).entry),
         Acl(acl("x", Operation.READ).pattern, Entry("User:a", "*", Operation.READ, Permission.ANY)),
     ],

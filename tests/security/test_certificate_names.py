@@ -35,6 +35,12 @@ def test_rules(rules: str, user: str) -> None:
     assert user_of(SUBJECT, parse_rules(rules)) == user
 
 
+def test_no_name_takes_long() -> None:
+    """Python's own expressions would try every way to share the letters out: for longer than the sun will shine."""
+    rules = parse_rules("RULE:^CN=((a+)+)$/$1/,DEFAULT")
+    assert user_of(((("commonName", "a" * 5000 + "!"),),), rules).endswith("!")
+
+
 def test_nobody_without_a_rule() -> None:
     with pytest.raises(NoRuleError, match="CN=Alice"):
         user_of(SUBJECT, parse_rules("RULE:^UID=(.*)$/$1/"))
@@ -43,7 +49,17 @@ def test_nobody_without_a_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", ["RULE:abc", "RULE:(/x/", "RULE:a/$1/", "default", "RULE:a/b/X", "RULE:a/b/L;DEFAULT"]
+    "rules",
+    [
+        "RULE:abc",
+        "RULE:(/x/",
+        "RULE:a/$1/",
+        "default",
+        "RULE:a/b/X",
+        "RULE:a/b/L;DEFAULT",
+        "RULE:(?=a)b/x/",
+        "RULE:(a)\\1/x/",
+    ],
 )
 def test_what_is_no_rule(rules: str) -> None:
     with pytest.raises(ValueError, match=r"."):

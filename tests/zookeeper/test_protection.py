@@ -31,12 +31,13 @@ def test_others_cannot_read_secrets(protects_all: bool) -> None:
             ours = await session(service, "broker", "penstock:secret", protects_all=protects_all)
             made = [Create("/config"), Create("/config/scram"), Create("/config/scram/alice", b"keys")]
             made += [Create("/config/tokens"), Create("/config/tokens/id", b"of alice")]
+            made += [Create("/config/brokers"), Create("/config/brokers/1", b"a password")]
             await service.within(
                 "broker", ours.multi([*made, Create("/login_secret", b"x"), Create("/cluster", b"id")])
             )
             for name, digest in (("stranger", None), ("guesser", "penstock:wrong")):
                 theirs = await session(service, name, digest)
-                for path in ("/config/scram/alice", "/config/tokens/id", "/login_secret"):
+                for path in ("/config/scram/alice", "/config/tokens/id", "/config/brokers/1", "/login_secret"):
                     with pytest.raises(NoAuthError):
                         await service.within(name, theirs.get(path))
                 assert (await service.within(name, theirs.get("/cluster")))[0] == b"id"

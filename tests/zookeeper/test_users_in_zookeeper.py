@@ -14,6 +14,7 @@ from penstock.testing.broker_process import BrokerProcessError
 from penstock.testing.cluster_processes import ClusterBroker
 from penstock.testing.raw_client import RawClient
 from penstock.testing.zookeeper_processes import ApacheZooKeeper, KeeperProcess
+from penstock.wire.messages import k44_incremental_alter_configs as k44
 from penstock.wire.messages import k51_alter_user_scram_credentials as k51
 
 pytestmark = pytest.mark.zookeeper
@@ -39,12 +40,12 @@ def add_alice(broker: ClusterBroker) -> tuple[int, str | None]:
     return row.error_code, row.error_message
 
 
-def read(place: str, digest: str | None = None) -> bytes:
-    """ALICE's znode as ZooKeeper's own clients see it."""
+def read(place: str, digest: str | None = None, path: str = ALICE) -> bytes:
+    """A znode as ZooKeeper's own clients see it."""
     client = KazooClient(place, auth_data=[("digest", digest)] if digest else None)
     client.start(20)
     try:
-        data: bytes = client.get(ALICE)[0]
+        data: bytes = client.get(path)[0]
         return data
     finally:
         client.stop()
@@ -71,3 +72,25 @@ def test_without_one_nothing_is_kept_unless_that_is_meant(place: str, tmp_path: 
     with ClusterBroker(1, tmp_path / "data", zookeeper=place, settings=meant) as broker:
         assert add_alice(broker) == (0, None)
         assert b"stored_key" in read(place)
+
+
+def set_key_password(broker: ClusterBroker) -> tuple[int, str | None]:
+    change = k44.IncrementalAlterConfigsRequestConfig(name="ssl.key.password", config_operation=0, value="hunter2")
+    one = k44.IncrementalAlterConfigsRequestResource(resource_type=4, resource_name="1", configs=[change])
+    host, port = broker.bootstrap.split(":")
+    with RawClient(host, int(port)) as client:
+        (row,) = client.call(k44.IncrementalAlterConfigsRequest(resources=[one])).responses
+    return row.error_code, row.error_message
+
+
+def test_the_same_holds_for_secrets_among_settings(place: str, tmp_path: Path) -> None:
+    with ClusterBroker(1, tmp_path / "data", zookeeper=place) as broker:
+        code, text = set_key_password(broker)
+        assert code == Error.POLICY_VIOLATION
+        assert text is not None and "ssl.key.password" in text and "hunter2" not in text
+    with ClusterBroker(1, tmp_path / "other", zookeeper=f"{place}2", settings=DIGEST) as broker:
+        assert set_key_password(broker) == (0, None)
+        settings = "/config/brokers/1"
+        assert b"hunter2" in read(f"{place}2", DIGEST["zookeeper.auth.digest"], settings)
+        with pytest.raises(NoAuthError):
+            read(f"{place}2", None, settings)

@@ -41,8 +41,8 @@ IDENTITY = Section("Identity and coordination", "Who this broker is, and where t
             doc="Whether all other znodes are created so that only the brokers of the cluster may change them; needs "
                 "`zookeeper.auth.digest`."),
     Setting(name="zookeeper.unprotected.credentials.enable", kind=Kind.BOOLEAN, default=False,
-            doc="Whether users' credentials may be kept in ZooKeeper without `zookeeper.auth.digest`, where whoever "
-                "reaches ZooKeeper can read them. Penstock's own."),
+            doc="Whether users' credentials, and passwords among dynamic settings, may be kept in ZooKeeper without "
+                "`zookeeper.auth.digest`, where whoever reaches ZooKeeper can read them. Penstock's own."),
 ))
 
 LISTENING = Section("Listeners and connections", "Where clients connect, and how many may.", (

@@ -11,9 +11,11 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from penstock.base._real_ends import StreamEnd
 from penstock.base._real_poll import ReadPoll, read_poll
+from penstock.base.addresses import plain_address
 from penstock.base.real_disk import RealFile
 from penstock.base.world import Address, Buffer, File, SocketOptions, Stream
 
@@ -41,8 +43,8 @@ class RealStream(StreamEnd):
         self._loop = loop
         self._poll = poll
         self._writing = False
-        self.peer = Address(*connected.getpeername()[:2])
-        self.local = Address(*connected.getsockname()[:2])
+        self.peer = _address(connected.getpeername())
+        self.local = _address(connected.getsockname())
         self.after_reading = poll.after_reading
 
     def send_more(self, data: Buffer) -> int:
@@ -72,6 +74,12 @@ class RealStream(StreamEnd):
             self.watch_write(None)
             self._fd = -1
             self._socket.close()
+
+
+def _address(name: Any) -> Address:
+    """As rules and limits compare it: one listener may serve IPv4 and IPv6."""
+    host, port, *_ = name
+    return Address(plain_address(host), port)
 
 
 class RealListener:

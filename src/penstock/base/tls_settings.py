@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from penstock.base.settings import SettingsError, TypedSettings
 PEM_BYTES_MAX = 4 << 20
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_DESCRIPTORS = "/proc/self/fd"
 _KEYSTORE, _TRUSTSTORE = "ssl.keystore.location", "ssl.truststore.location"
 
 
@@ -81,6 +84,31 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+def certificate_problem(context: ssl.SSLContext, files: TlsFiles) -> str | None:
+    """Why nobody will believe the certificate of a listener now, whoever has signed it, or None.
+
+    OpenSSL judges it, as a client that trusts this very certificate: nothing else here can read one.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    _restrict(client, files)
+    _trust(client, files.certificate or "")
+    to_listener, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    listens = context.wrap_bio(to_listener, to_client, server_side=True)
+    asks = client.wrap_bio(to_client, to_listener)
+    for side in (asks, listens, asks):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+        except ssl.SSLError:
+            return None  # those who come will hear of it
+    return None
+
+
 def client_context(files: TlsFiles) -> ssl.SSLContext:
     """For connections to other brokers; our own certificate is shown if they ask for it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -115,16 +143,38 @@ def _trust(context: ssl.SSLContext, trusted: str) -> None:
 
 def load_identity(context: ssl.SSLContext, certificate: str, key: str, password: str | None) -> None:
     """OpenSSL takes a key only from a file, so there is one for a moment, which nobody else can read."""
-    import tempfile
-
     text = certificate if certificate == key else f"{key.strip()}\n{certificate.strip()}\n"
-    descriptor, path = tempfile.mkstemp(prefix="penstock-", suffix=".pem")
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        context.load_cert_chain(path, password=password or "")
+        with _file_with(text) as path:
+            context.load_cert_chain(path, password=password or "")
     except (ssl.SSLError, ValueError) as error:
         hint = "; is ssl.key.password right?" if "ENCRYPTED" in key else ""
         raise SettingsError([f"ssl.keystore: the certificate and its key cannot be used: {error}{hint}"]) from None
+
+
+@contextmanager
+def _file_with(secret: str) -> Iterator[str]:
+    """The path of a file that has this in it: in memory where the system can do that, so that no disk ever sees it."""
+    if not hasattr(os, "memfd_create") or not os.path.isdir(_DESCRIPTORS):
+        with _file_on_disk(secret) as path:
+            yield path
+        return
+    descriptor = os.memfd_create("penstock-key")
+    try:
+        os.write(descriptor, secret.encode())
+        yield f"{_DESCRIPTORS}/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _file_on_disk(secret: str) -> Iterator[str]:
+    import tempfile
+
+    descriptor, path = tempfile.mkstemp(prefix="penstock-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secret)
+        yield path
     finally:
         os.unlink(path)

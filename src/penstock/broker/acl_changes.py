@@ -23,8 +23,9 @@ def stored_acls(broker: Broker) -> Authorizer:
     """All rules of the znodes, as this broker last read them."""
     found = Authorizer()
     for name, stored in broker.view.configs.items():
-        if name.startswith(_PREFIX):
-            found.set_entries(pattern_of(name.removeprefix(_PREFIX)), entries_of(stored.values))
+        pattern = pattern_of(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
+        if pattern is not None:
+            found.set_entries(pattern, entries_of(stored.values))
     return found
 
 

@@ -4,8 +4,9 @@
 A queue that is full, or a disk that refuses, costs lines and not requests; how many is written down as soon as there
 is room again. Files grow to a size, then become `audit.1.jsonl`, `audit.2.jsonl` and so on, and the oldest is removed.
 
-Events that anybody can cause as often as he likes (a refusal, a failed login) are written once a second for each that
-is alike, with the number of repeats: nobody can push the others out of the files by asking a million times.
+Events that anybody can cause as often as he likes (a refusal, a login) are written once a second for each that is
+alike, with the number of repeats; and of those that are not, only so many in a second for whoever causes them, with the
+number of the others. So nobody can push the rest out of the files by asking a million times, nor for a million things.
 
 Nothing secret gets in: a field, or a setting in a field, whose name says so is replaced, and long texts are cut.
 """
@@ -16,9 +17,10 @@ import asyncio
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.base.broker_settings import BROKER_SETTINGS
 from penstock.base.settings import Settings
@@ -33,9 +35,12 @@ TEXT_LENGTH_MAX = 1_000
 ITEMS_MAX = 200
 REPEATS_ARE_TOLD_AFTER_S = 1.0
 ALIKE_MAX = 2_000
+OF_ONE_MAX = 50
+"""In a second, of one kind and from one address."""
+OTHERS_MAX = 1_000
 
 REPEATABLE = frozenset(
-    {"operation_denied", "login_failed", "client_throttled", "connection_refused", "corruption_found"}
+    {"operation_denied", "login", "login_failed", "client_throttled", "connection_refused", "corruption_found"}
 )
 """Events that are caused by clients, and written once a second for those that are alike."""
 
@@ -65,6 +70,8 @@ class AuditLog:
         self._queue: list[bytes] = []
         self._lost = 0
         self._alike: dict[str, int] = {}  # lines that were written lately, without their time, and how often since
+        self._written_of: Counter[_Cause] = Counter()  # how many of those each has caused
+        self._others: Counter[_Cause] = Counter()  # and how many more, which were not written
         self._telling: asyncio.TimerHandle | None = None
         self._file: File | None = None
         self._size = 0
@@ -83,12 +90,18 @@ class AuditLog:
         shown = {name: _shown(name, value) for name, value in fields.items() if value is not None}
         if event in REPEATABLE:
             alike = json.dumps([event, shown], ensure_ascii=False)
+            self._tell_repeats_later()
             if alike in self._alike:
                 self._alike[alike] += 1
                 return
+            cause = _cause(event, shown)
+            if cause.host is not None and (len(self._alike) >= ALIKE_MAX or self._written_of[cause] >= OF_ONE_MAX):
+                is_known = cause in self._others or len(self._others) < OTHERS_MAX
+                self._others[cause if is_known else _Cause(event)] += 1
+                return
+            self._written_of[cause] += 1
             if len(self._alike) < ALIKE_MAX:
                 self._alike[alike] = 0
-                self._tell_repeats_later()
         self._put(event, shown)
 
     def open(self) -> None:
@@ -128,6 +141,11 @@ class AuditLog:
 
     def _tell_repeats(self) -> None:
         self._telling = None
+        self._written_of.clear()
+        others, self._others = self._others, Counter()
+        for cause, count in others.items():
+            told = {name: value for name, value in cause._asdict().items() if value is not None}
+            self._put(told.pop("event"), {**told, "others": count})
         again, self._alike = self._alike, {}
         for alike, count in again.items():
             if count:
@@ -201,6 +219,19 @@ class AuditLog:
                 file.sync()
             finally:
                 file.close()
+
+
+class _Cause(NamedTuple):
+    """Who caused an event of some kind: whoever it is on the word of the login, not of the one that failed."""
+
+    event: str
+    principal: object = None
+    host: object = None
+
+
+def _cause(event: str, shown: Mapping[str, object]) -> _Cause:
+    principal = shown.get("principal") if event != "login_failed" else None
+    return _Cause(event, principal, shown.get("host", shown.get("peer")))
 
 
 def _numbered(number: int) -> str:

@@ -2,7 +2,8 @@
 
 The keys come from a JWKS document: a file, or an address that is asked beside the loop, again and again, and sooner
 when a token names a key that is not known (the issuer may have changed its keys). A token is good only if one of those
-keys signed it with an algorithm of that kind of key: never `none`, never a shared secret. Issuer and audience must be
+keys signed it with an algorithm of that kind of key, and the one that the document has for the key if it has one: never
+`none`, never a shared secret. What a token says must be understood (`crit`) is not. Issuer and audience must be
 the ones that the settings name, and there must be an end of validity. Scopes, if there are any, must be texts that are
 neither empty nor twice there; nothing follows from them, as in Kafka: what a user may do is in the rules of access.
 
@@ -13,9 +14,11 @@ As with Kafka these settings are read when a broker starts; that tokens are take
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.base.listeners import Listener
@@ -32,8 +35,17 @@ DOCUMENT_BYTES_MAX = 1 << 20
 FETCH_S_MAX = 10.0
 EARLY_FETCH_S_MIN = 5.0
 KEYS_MAX = 100
+RSA_BITS_MIN = 2048  # RFC 7518, 3.3
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,1000}")
 _BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim() takes off
+
+
+class _Key(NamedTuple):
+    """A public key, and what the document says that it is for."""
+
+    kind: str
+    algorithm: str | None
+    public: Any
 
 
 class BearerTokens:
@@ -51,7 +63,7 @@ class BearerTokens:
         self._refresh_s = of_listener.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms") / 1000
         self._retry_s = of_listener.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000
         self._retry_s_max = of_listener.integer("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000
-        self._keys: dict[str, Any] = {}
+        self._keys: dict[str, _Key] = {}
         self._wanted = asyncio.Event()
         self._fetched_s = float("-inf")
         for name, value in (("issuer", self._issuer), ("audience", self._audience)):
@@ -62,6 +74,8 @@ class BearerTokens:
                     name,
                     name,
                 )
+        if urlsplit(self._url).scheme == "http":
+            logger.warning("%s: whoever is on the way to it could put a key of their own there: use https", _URL)
         if urlsplit(self._url).scheme not in ("file", "http", "https"):
             raise SettingsError(
                 [f"listener {listener.name}: OAUTHBEARER needs {_URL}, which is file:///…, https://… or http://…"]
@@ -103,7 +117,7 @@ class BearerTokens:
     def _key_of(self, head: dict[str, Any]) -> Any:
         """The key that a token says to be signed with, if it is one for the algorithm that it names."""
         algorithm, key_id = head.get("alg"), head.get("kid")
-        if algorithm not in ALGORITHMS:
+        if algorithm not in ALGORITHMS or "crit" in head:
             raise LoginFailed("the token is not signed in a way that is accepted")
         found = self._keys.get(key_id) if isinstance(key_id, str) else None
         if key_id is None and len(self._keys) == 1:
@@ -111,15 +125,17 @@ class BearerTokens:
         if found is None:
             self._want_keys()
             raise LoginFailed("the token is signed with a key that is not known here")
-        if found.key_type != _KEY_KINDS[algorithm[:2]]:
+        if found.kind != _KEY_KINDS[algorithm[:2]] or found.algorithm not in (None, algorithm):
             raise LoginFailed("the token is not signed in a way that its key can be used for")
-        return found.key
+        return found.public
 
     def _login(self, claims: dict[str, Any]) -> Login:
         now_s = self._world.clock.wall_ms() / 1000
         ends_s, user = claims["exp"], claims[self._user_claim]
         times = [ends_s, *(claims[name] for name in ("nbf", "iat") if name in claims)]
-        if any(not isinstance(time_s, int | float) or isinstance(time_s, bool) for time_s in times):
+        if any(
+            not isinstance(time_s, int | float) or isinstance(time_s, bool) or math.isnan(time_s) for time_s in times
+        ):
             raise LoginFailed("the token has a time that is not a number")
         if now_s >= ends_s + self._skew_s:
             raise LoginFailed("the token has expired")
@@ -177,17 +193,33 @@ def _check_scopes(claim: object) -> None:
         seen.add(name)
 
 
-def _usable_keys(document: bytes) -> dict[str, Any]:
+def _usable_keys(document: bytes) -> dict[str, _Key]:
     """Public keys for signatures, by their ids; those that are anything else are left out."""
-    import jwt
-
     found = {}
-    for key in jwt.PyJWKSet.from_json(document.decode()).keys[:KEYS_MAX]:
-        if key.key_type in _KEY_KINDS.values() and key.public_key_use in (None, "sig"):
-            found[key.key_id or ""] = key
+    for given in json.loads(document)["keys"][:KEYS_MAX]:
+        key = _usable_key(given)
+        if key is not None:
+            found[str(given.get("kid") or "")] = key
     if not found:
         raise ValueError("there is no key in it that signatures can be checked with")
     return found
+
+
+def _usable_key(given: dict[str, Any]) -> _Key | None:
+    import jwt
+
+    is_for_signatures = given.get("use") in (None, "sig") and "verify" in given.get("key_ops", ["verify"])
+    if given.get("kty") not in _KEY_KINDS.values() or not is_for_signatures:
+        return None
+    try:
+        key = jwt.PyJWK.from_dict(given).key
+    except jwt.PyJWTError:
+        return None
+    if given["kty"] == "RSA" and key.key_size < RSA_BITS_MIN:
+        logger.warning("a key of %d bits is not used: RSA keys that sign tokens have %d", key.key_size, RSA_BITS_MIN)
+        return None
+    is_private = hasattr(key, "private_bytes")
+    return _Key(given["kty"], given.get("alg"), key.public_key() if is_private else key)
 
 
 def _shown(url: str) -> str:

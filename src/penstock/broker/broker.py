@@ -137,10 +137,22 @@ class Broker:
 
         def decide(state: ClusterState) -> list[Plan]:
             values = self.altered_values(entity, changes)
+            self._check_may_keep(values, self.view.config_values("brokers", entity))
             written = set_configs("brokers", entity, values, self.view.config_version("brokers", entity))
             return [*self._min_isr_plans(state, entity, values), written]
 
         await (self.role.preview(decide) if is_trial else self.role.decide(decide))
+
+    def _check_may_keep(self, values: Mapping[str, str], before: Mapping[str, str]) -> None:
+        """ApiError for a new password or key where everybody could read it."""
+        new = (name for name, value in values.items() if before.get(name) != value)
+        secrets = [name for name in new if self.settings.table[name].sensitive]
+        if secrets and not self.users.may_keep:
+            raise ApiError(
+                Error.POLICY_VIOLATION,
+                f"whoever reaches ZooKeeper could read {', '.join(secrets)}: put it into the file of each broker, give "
+                "all of them zookeeper.auth.digest, or allow it with zookeeper.unprotected.credentials.enable=true",
+            )
 
     def _min_isr_plans(self, state: ClusterState, entity: str, values: Mapping[str, str]) -> list[Plan]:
         """What goes before a change of the cluster's own `min.insync.replicas`; see `min_isr_changed`."""

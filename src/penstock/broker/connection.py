@@ -68,6 +68,11 @@ class ConnectionLogin(Protocol):
         """Called by the server's sweep: a login may have ended."""
         ...
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the peer was known once, and has to log in again before it gets anything."""
+        ...
+
 
 Dispatch: TypeAlias = "Callable[[Connection, memoryview], Response | None]"
 

@@ -11,10 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from penstock.base.addresses import plain_address
 from penstock.base.world import Stream
 from penstock.broker.client_quotas import METERS_SWEPT_FROM, ClientQuotas
 from penstock.security.quota_rates import Meter
-from penstock.security.quotas import CONNECTION, plain_address
+from penstock.security.quotas import CONNECTION
 
 UNLIMITED = 2**31 - 1
 DETAINED_MAX = 1000

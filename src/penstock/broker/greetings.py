@@ -135,7 +135,7 @@ class ListenerGreeting:
                 return self._delegated.find(mechanism, user)
             return self._users.find(self._listener.name, mechanism, user)
 
-        return ScramServer(mechanism, find, self._nonce(), self._users.secret)
+        return ScramServer(mechanism, find, self._nonce(), self._users.secret, self._users.shapes_of(mechanism))
 
     def _nonce(self) -> str:
         return base64.urlsafe_b64encode(self._world.random.randbytes(NONCE_BYTES)).decode()
@@ -159,6 +159,7 @@ class Greetings:
         self._record = record
         self._of_listener: dict[str, ListenerGreeting] = {}
         self._others: dict[str, Rules] = {}
+        self._told: dict[str, str] = {}  # of each listener, what is wrong with its files
 
     def of(self, listener: Listener, settings: Settings, behind: Dispatch) -> ListenerGreeting | None:
         """What a new listener asks for; SettingsError if its settings do not make sense."""
@@ -194,10 +195,14 @@ class Greetings:
 
     def _look_for_certificates(self) -> None:
         for name, greeting in (self._of_listener | self._others).items():
+            problem = ""
             try:
                 greeting.look_again()
             except SettingsError as error:
-                logger.error("listener %s keeps its certificates: %s", name, _joined(error.problems))
+                problem = _joined(error.problems)
+            if problem and problem != self._told.get(name):
+                logger.error("listener %s keeps its certificates: %s", name, problem)
+            self._told[name] = problem
 
 
 def _joined(problems: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ from penstock.broker.users import Users
 from penstock.sasl import plain, scram
 from penstock.sasl.exchange import LoginFailed
 from penstock.sasl.plain import PlainServer
-from penstock.sasl.scram_server import fake_credential, is_password
+from penstock.sasl.scram_server import is_password
 from penstock.security.certificate_names import NoRuleError
 from penstock.security.principal import USER, Principal
 
@@ -168,7 +168,7 @@ class HttpGuard:
         def is_right() -> bool:
             matches = False
             for mechanism, known in found:
-                credential = fake_credential(mechanism, user, self._users.secret) if known is None else known.credential
+                credential = self._users.made_up(mechanism, user) if known is None else known.credential
                 matches |= is_password(mechanism, credential, password) and known is not None
             return matches
 

@@ -10,7 +10,7 @@ import logging
 import ssl
 
 from penstock.base.settings import Settings, SettingsError
-from penstock.base.tls_settings import TlsFiles, read_tls, server_context
+from penstock.base.tls_settings import TlsFiles, certificate_problem, read_tls, server_context
 from penstock.base.tls_stream import TlsStream
 from penstock.base.world import Stream
 from penstock.security.certificate_names import Rule, parse_rules, user_of
@@ -37,11 +37,20 @@ class ListenerTls:
             raise SettingsError([f"ssl.principal.mapping.rules: {error}"]) from None
         files = read_tls(of_listener)
         if files != self._files:
-            self._context = server_context(files)
-            if self._files is not None:
-                logger.info("listener %s uses its new certificates", self._listener_name)
-            self._files = files
+            self._take(files)
         self._name_rules = name_rules
+
+    def _take(self, files: TlsFiles) -> None:
+        """A certificate that is over takes no other's place; at the start there is no other."""
+        context = server_context(files)
+        problem = certificate_problem(context, files)
+        if problem is not None and self._files is not None and files.certificate != self._files.certificate:
+            raise SettingsError([f"ssl.keystore: nobody will believe the new certificate: {problem}"])
+        if problem is not None:
+            logger.error("listener %s: nobody will believe its certificate: %s", self._listener_name, problem)
+        if self._files is not None:
+            logger.info("listener %s uses its new certificates", self._listener_name)
+        self._context, self._files = context, files
 
     def secured(self, stream: Stream) -> TlsStream:
         return TlsStream(stream, self._context)

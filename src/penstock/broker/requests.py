@@ -36,6 +36,9 @@ from penstock.wire.schema import ProtocolError
 
 logger = logging.getLogger(__name__)
 
+CLIENT_ID_LENGTH_MAX = 1000
+"""It is kept as long as the connection, and by quotas for a while longer; a longer one is known by its beginning."""
+
 _HEADER = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _SIZE_AND_CORRELATION = Struct(">ii")
 _SIZE = Struct(">i")
@@ -128,7 +131,7 @@ class Dispatcher(FrameDispatch):
         position = 10 + client_id_length if client_id_length > 0 else 10
         try:
             if connection.client_id is None:
-                connection.client_id = str(frame[10:position], "utf-8")
+                connection.client_id = str(frame[10:position], "utf-8")[:CLIENT_ID_LENGTH_MAX]
             if version >= api.flexible_since:
                 position = _skip_tags(frame, position)
             counts.received += 1

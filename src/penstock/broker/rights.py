@@ -90,7 +90,9 @@ class Rights:
         self.version += 1
         for name in names:
             znode = name.removeprefix(_PREFIX)
-            self.authorizer.set_entries(pattern_of(znode), entries_of(self._view.config_values(ACL_CONFIGS, znode)))
+            pattern = pattern_of(znode)
+            if pattern is not None:
+                self.authorizer.set_entries(pattern, entries_of(self._view.config_values(ACL_CONFIGS, znode)))
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
 

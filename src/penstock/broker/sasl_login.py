@@ -6,7 +6,8 @@ the peer is known, frames go to the dispatcher directly: a login costs later req
 
 A login may end (`connections.max.reauth.ms`, a token that expires, a delegation token that was taken away). The client
 can log in again on the same connection, at any time before, as the same principal and with the same mechanism. When the
-time is over the gate is closed again: the next request that is not a login ends the connection.
+time is over the gate is closed again: the next request that is not a login ends the connection, and so does the answer
+to one that has waited for it. A token that is no more ends its connections at once.
 
 After a handshake of version 0 the messages come without a request around them, each just a frame.
 
@@ -85,6 +86,8 @@ class SaslLogin:
         self._login: Login | None = None
         self._began_again_s = float("-inf")
         self._ends_s: float | None = None
+        self.has_ended = False
+        """What waits for news, as a fetch may for long, ends as well"""
         self._frame_bytes_max = connection.frame_bytes_max  # once the peer is known
         self._ask_for_login(connection)
 
@@ -114,9 +117,10 @@ class SaslLogin:
         raise ConnectionBroken(f"a request of {connection.principal} after the login has ended")
 
     def check(self, now: float) -> None:
-        is_taken_away = self.token_id is not None and not self._still_holds(self.token_id)
-        if is_taken_away or (self._ends_s is not None and now >= self._ends_s):
-            self._ends_s = None
+        if self.token_id is not None and not self._still_holds(self.token_id):
+            self._connection.close("the delegation token that it logged in with is no more")
+        elif self._ends_s is not None and now >= self._ends_s:
+            self._ends_s, self.has_ended = None, True
             self._connection.dispatch_with(self)
 
     # ── the two requests ─────────────────────────────────────────────────────────────────────────────────────────
@@ -193,7 +197,7 @@ class SaslLogin:
         if again and principal != connection.principal:
             raise LoginFailed("a login that is to go on must be of the same user")
         ends_s = self._end_of(login)
-        self._login, self._exchange, self._ends_s = login, None, ends_s
+        self._login, self._exchange, self._ends_s, self.has_ended = login, None, ends_s, False
         connection.principal = principal
         connection.due_s = None
         connection.frame_bytes_max = self._frame_bytes_max

@@ -149,10 +149,8 @@ class Server:
             self._taken >= self.limits.connections_max and not self._has_made_room(listener_name)
         ):
             self._refuse_full(stream, f"{self.limits.connections_max} connections are open")
-        elif self._from_host[host] >= self.limits.allowed_from(host):
-            self.peer_log.warn(host, "refused: too many connections from this address (max.connections.per.ip)")
-            self.refused["max.connections.per.ip"] += 1
-            stream.close()
+        elif self._is_crowded(host):
+            self._refuse_crowded(stream)
         elif self.rates is not None:
             self.rates.take(stream, listener_name, self._serve)
         else:
@@ -165,6 +163,14 @@ class Server:
     def _refuse_full(self, stream: Stream, reason: str) -> None:
         self.peer_log.warn(stream.peer.host, f"refused: {reason} (max.connections)")
         self.refused["max.connections"] += 1
+        stream.close()
+
+    def _is_crowded(self, host: str) -> bool:
+        return self._from_host[host] >= self.limits.allowed_from(host)
+
+    def _refuse_crowded(self, stream: Stream) -> None:
+        self.peer_log.warn(stream.peer.host, "refused: too many connections from this address (max.connections.per.ip)")
+        self.refused["max.connections.per.ip"] += 1
         stream.close()
 
     def _has_made_room(self, listener_name: str) -> bool:
@@ -182,6 +188,8 @@ class Server:
         is_full = len(self._connections) >= self.limits.connections_max and not self._has_made_room(listener_name)
         if self._is_draining or is_full or self._is_full(listener_name):
             stream.close()  # that was not so when it began to wait
+        elif self._is_crowded(stream.peer.host):
+            self._refuse_crowded(stream)
         else:
             host = stream.peer.host
             self._from_host[host] += 1

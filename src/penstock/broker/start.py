@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from penstock import __version__
+from penstock.base.addresses import plain_address
 from penstock.base.identifiers import uuid_to_text
 from penstock.base.listeners import Listener, parse_listeners
 from penstock.base.process_figures import ProcessFigures
@@ -433,7 +434,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
     for item in settings.text("max.connections.per.ip.overrides").split(","):
         host, colon, count = item.strip().rpartition(":")
         if colon:
-            overrides[host] = int(count)
+            overrides[plain_address(host.strip("[]"))] = int(count)
     idle_ms = settings.integer("connections.max.idle.ms")
     listeners = parse_listeners(settings, "localhost")
     names = [listener.name for listener in listeners.all]

@@ -5,6 +5,7 @@ What clients ask for by using it is created from any broker: the others ask the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -33,6 +34,8 @@ from penstock.wire.messages.k19_create_topics import (
     CreateTopicsResponseTopic,
 )
 from penstock.zookeeper.topic_znodes import Topic
+
+logger = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -65,6 +68,7 @@ class Topics:
         self._view = view
         self._settings = settings
         self._random = random
+        self._lack_brokers: set[str] = set()  # topics of our own that could not be made
 
     async def finish_deletions(self) -> None:
         """Remove what is left here of deleted topics."""
@@ -108,6 +112,9 @@ class Topics:
             return
         (answer,) = (await self._create_somewhere([self._new_topic(name)])).topics
         if answer.error_code == Error.INVALID_REPLICATION_FACTOR:  # the other brokers may come
+            if name not in self._lack_brokers:  # clients ask again and again, and hear only that they should
+                self._lack_brokers.add(name)
+                logger.warning("%s cannot be made yet: %s", name, answer.error_message)
             raise ApiError(Error.COORDINATOR_NOT_AVAILABLE, answer.error_message)
         if answer.error_code not in (Error.NONE, Error.TOPIC_ALREADY_EXISTS):
             raise ApiError(Error(answer.error_code), answer.error_message)

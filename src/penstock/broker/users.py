@@ -7,12 +7,12 @@ settings, so that brokers can meet before anybody could have made users.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.base.errors import ApiError, Error
 from penstock.base.world import Random
-from penstock.broker.cluster_view import ClusterView
+from penstock.broker.cluster_view import ClusterView, ViewChange
 from penstock.broker.controller_role import ControllerRole
 from penstock.broker.login_settings import OwnLogin
 from penstock.controller.configs import set_configs
@@ -21,13 +21,16 @@ from penstock.sasl.exchange import Login
 from penstock.sasl.scram import HASH_NAMES, ITERATIONS_MIN, salted_password
 from penstock.sasl.scram_server import (
     DEFAULT_ITERATIONS,
+    DEFAULT_SHAPES,
     SALT_BYTES,
     STORED_ITERATIONS_MAX,
     Credential,
     Found,
+    Shape,
     credential_of,
     fake_credential,
     new_credential,
+    shape_of,
 )
 from penstock.zookeeper.paths import escaped_name, unescaped_name
 from penstock.zookeeper.znodes import SCRAM_CONFIGS
@@ -35,6 +38,7 @@ from penstock.zookeeper.znodes import SCRAM_CONFIGS
 #: The numbers that Kafka's protocol has for mechanisms.
 MECHANISM_NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NAME_LENGTH_MAX = 1000
+_PREFIX = f"{SCRAM_CONFIGS}/"
 _UNPROTECTED = (
     "whoever reaches ZooKeeper could read what is kept of users: give all brokers zookeeper.auth.digest, or allow it "
     "with zookeeper.unprotected.credentials.enable=true"
@@ -59,8 +63,13 @@ class Users:
         """Of the cluster: salts of users who do not exist are made from it."""
         self._view = view
         self._role = role
-        self._may_keep = may_keep  # whether credentials may be written where they would lie
+        self.may_keep = may_keep
+        """Whether credentials, and other secrets, may be written where they would lie."""
         self._brokers: tuple[str, str, Found] | None = None  # their listener, mechanism, and user
+        self._shapes_in: dict[str, dict[str, Shape]] = {}  # of each znode's credentials, by mechanism
+        self._shapes: dict[str, tuple[Shape, ...]] = {}
+        self._look_at(view.configs)
+        view.on_change(self._view_changed)
 
     def use_own_login(self, listener_name: str, login: OwnLogin) -> None:
         """Let brokers in that log in as this one does."""
@@ -79,12 +88,37 @@ class Users:
         text = self._view.config_values(SCRAM_CONFIGS, escaped_name(user)).get(mechanism)
         return Found(Credential.from_text(text), Login(user)) if text is not None else None
 
+    def made_up(self, mechanism: str, user: str) -> Credential:
+        """The credential that somebody seems to have who has none."""
+        return fake_credential(mechanism, user, self.secret, self.shapes_of(mechanism))
+
+    def shapes_of(self, mechanism: str) -> Sequence[Shape]:
+        """Those that credentials have here, so that one that is made up looks like them."""
+        return self._shapes.get(mechanism, DEFAULT_SHAPES)
+
+    async def _view_changed(self, change: ViewChange) -> None:
+        self._look_at(change.configs)
+
+    def _look_at(self, names: Iterable[str]) -> None:
+        changed = [name for name in names if name.startswith(_PREFIX)]
+        if not changed:
+            return
+        for name in changed:
+            values = self._view.config_values(SCRAM_CONFIGS, name.removeprefix(_PREFIX))
+            self._shapes_in[name] = _shapes(values)
+            if not values:
+                del self._shapes_in[name]
+        seen: dict[str, set[Shape]] = {}
+        for shapes in self._shapes_in.values():
+            for mechanism, shape in shapes.items():
+                seen.setdefault(mechanism, set()).add(shape)
+        self._shapes = {mechanism: tuple(sorted(shapes)) for mechanism, shapes in seen.items()}
+
     # ── for administrators ───────────────────────────────────────────────────────────────────────────────────────
 
     def names(self) -> list[str]:
         """Everybody with a credential."""
-        prefix = f"{SCRAM_CONFIGS}/"
-        return sorted(unescaped_name(name[len(prefix) :]) for name in self._view.configs if name.startswith(prefix))
+        return sorted(unescaped_name(name[len(_PREFIX) :]) for name in self._view.configs if name.startswith(_PREFIX))
 
     def iterations_of(self, user: str) -> dict[int, int]:
         """For each mechanism that a user has a credential for; empty if there is no such user."""
@@ -109,7 +143,7 @@ class Users:
     async def alter(self, user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> None:
         """Where the controller is: all of what is asked for one user, or ApiError and nothing of it."""
         new = _checked(user, deletions, upsertions)
-        if new and not self._may_keep:
+        if new and not self.may_keep:
             raise ApiError(Error.POLICY_VIOLATION, _UNPROTECTED)
         name = escaped_name(user)
 
@@ -122,6 +156,17 @@ class Users:
             return [set_configs(SCRAM_CONFIGS, name, values, self._view.config_version(SCRAM_CONFIGS, name))]
 
         await self._role.decide(decide)
+
+
+def _shapes(values: Mapping[str, str]) -> dict[str, Shape]:
+    found = {}
+    for mechanism in MECHANISM_NAMES.values():
+        if mechanism in values:
+            try:
+                found[mechanism] = shape_of(Credential.from_text(values[mechanism]))
+            except ValueError:
+                continue  # nobody can log in with it
+    return found
 
 
 def _checked(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> Mapping[str, str]:

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS = 3650
 SIGNED_DAYS = 825
+RENEWED_BEFORE_DAYS = 30
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 
 
@@ -50,6 +52,17 @@ class Authority:
         )
         write_private(self.folder / "ca.key", _key_pem(key))
         self.certificate_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def still_serves(self, path: Path, hosts: Sequence[str]) -> bool:
+        """Whether a file that `sign` has made is ours, is for all of these hosts, and will be good for a while."""
+        try:
+            shown = x509.load_pem_x509_certificate(path.read_bytes())
+            shown.verify_directly_issued_by(self._certificate)
+            named = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+            return False
+        good_until = shown.not_valid_after_utc - datetime.timedelta(days=RENEWED_BEFORE_DAYS)
+        return datetime.datetime.now(datetime.UTC) < good_until and all(_host(host) in named for host in hosts)
 
     def sign(self, name: str, hosts: Sequence[str] = ()) -> Path:
         """A file `<name>.pem` with a new key and its certificate, for a server at these hosts, and for a client."""

@@ -1,7 +1,7 @@
 """What `penstock up --secure` gives a newcomer: certificates, users, deny-by-default, and a file for clients.
 
 Everything is made once, in the folder `security` of the data folder, which only its owner can read, and used again at
-the next start:
+the next start; but for the certificate of the brokers, if it is about to end or not for the host that they listen on:
 
     ca.pem, ca.key       the authority that signed the brokers' certificate; clients trust ca.pem
     broker.pem           the brokers' key and certificate
@@ -36,11 +36,14 @@ class SecureSetup:
     settings: dict[str, str] = field(repr=False)
     users: dict[str, str] = field(repr=False)
     is_new: bool
+    is_renewed: bool
 
     def lines(self) -> list[str]:
         made = "made" if self.is_new else "uses again"
+        renewed = ["penstock: the brokers have a new certificate: the old one was about to end, or not for all hosts"]
         return [
             f"penstock: --secure {made} an authority, certificates and the user 'admin' in {self.folder}",
+            *(renewed if self.is_renewed else ()),
             "penstock: clients connect with TLS and log in (SCRAM-SHA-512); nobody but 'admin' may do anything yet",
             f"penstock: try: penstock topic list --client-config {self.folder / 'client.properties'}",
         ]
@@ -53,8 +56,9 @@ def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = Authority(folder)
     folder.chmod(0o700)
-    if is_new:
-        names = dict.fromkeys([*_LOCAL_HOSTS, socket.gethostname(), *([] if _is_wildcard(host) else [host])])
+    names = dict.fromkeys([*_LOCAL_HOSTS, socket.gethostname(), *([] if _is_wildcard(host) else [host])])
+    is_renewed = not is_new and not authority.still_serves(folder / "broker.pem", list(names))
+    if is_new or is_renewed:
         authority.sign("broker", list(names))
     of_brokers, of_admin, of_tokens = (
         _password(folder / name) for name in ("broker.password", "admin.password", "token.secret")
@@ -73,7 +77,7 @@ def secure_setup(data: Path, host: str, bootstrap: str) -> SecureSetup:
         "zookeeper.auth.digest": f"{BROKERS}:{of_brokers}",
         "zookeeper.set.acl": "true",
     }
-    return SecureSetup(folder, settings, {ADMIN: of_admin}, is_new)
+    return SecureSetup(folder, settings, {ADMIN: of_admin}, is_new, is_renewed)
 
 
 def keeper_identity(data: Path) -> dict[str, str]:

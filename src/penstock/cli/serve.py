@@ -29,6 +29,7 @@ from penstock.base.world import Lock, World
 from penstock.base.zookeeper_connect import parse_zookeeper_connect
 from penstock.broker.start import StartError, start_broker
 from penstock.cli.child import read_order
+from penstock.cli.log_lines import log_to_stderr
 from penstock.zookeeper.broker_session import open_broker_session
 from penstock.zookeeper.coordination import Coordination
 from penstock.zookeeper.errors import CoordinationError
@@ -52,11 +53,7 @@ def main() -> int:
     os.close(order_fd)
     watcher_fd = int(sys.argv[2]) if len(sys.argv) > 2 else None
     prefix = f"{order['name']}: " if "name" in order else ""
-    logging.basicConfig(
-        level=logging.DEBUG if order["verbose"] else logging.INFO,
-        stream=sys.stderr,
-        format=f"%(asctime)s %(levelname)-7s {prefix}%(message)s",
-    )
+    log_to_stderr(verbose=order["verbose"], prefix=prefix)
     settings = load_broker_settings(order["values"])
     for warning in settings.warnings:
         logger.warning("%s", warning)

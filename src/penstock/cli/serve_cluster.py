@@ -20,6 +20,7 @@ from penstock.base.broker_settings import load_broker_settings
 from penstock.base.real_world import real_world
 from penstock.base.world import Address
 from penstock.cli.child import read_order
+from penstock.cli.log_lines import log_to_stderr
 from penstock.cli.watched_broker import READY, WatchedBroker
 from penstock.zookeeper.errors import CoordinationError
 from penstock.zookeeper.journal import JournalCorruptError
@@ -40,11 +41,7 @@ class StartError(Exception):
 def main() -> int:
     """Serve until Ctrl-C or SIGTERM, or until the keeper's disk fails; returns the exit code."""
     order = read_order(int(sys.argv[1]))
-    logging.basicConfig(
-        level=logging.DEBUG if order["verbose"] else logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-    )
+    log_to_stderr(verbose=order["verbose"])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(_serve(order))

@@ -10,6 +10,7 @@ import sys
 import uvloop
 
 from penstock.base.real_world import real_world
+from penstock.cli.log_lines import log_to_stderr
 from penstock.zookeeper.errors import CoordinationError
 from penstock.zookeeper.journal import JournalCorruptError
 from penstock.zookeeper.keeper import Keeper
@@ -25,11 +26,7 @@ class StartError(Exception):
 def main() -> int:
     """Serve until Ctrl-C or SIGTERM, or until the disk fails; returns the exit code."""
     host, port, folder, level = sys.argv[1:]
-    logging.basicConfig(
-        level=logging.DEBUG if level == "debug" else logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-    )
+    log_to_stderr(verbose=level == "debug")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return 1 if runner.run(_serve(host, int(port), folder)) else 0

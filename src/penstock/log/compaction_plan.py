@@ -59,7 +59,7 @@ def plan_compaction(log: PartitionLog, *, last_stable_offset: int, now_ms: int) 
         end_offset=cleanable[-1].next_offset if cleanable else first_dirty,
         clean_bytes=sum(segment.size_bytes for segment in clean),
         dirty_bytes=sum(segment.size_bytes for segment in dirty),
-        is_overdue=_is_overdue(dirty, log.config, now_ms),
+        is_overdue=_is_overdue(log, dirty, now_ms),
     )
 
 
@@ -79,10 +79,21 @@ def _newest_ms(segment: Segment) -> int:
         return NOT_KNOWN
 
 
-def _is_overdue(dirty: list[Segment], config: LogConfig, now_ms: int) -> bool:
-    if config.max_compaction_lag_ms == FOREVER:
-        return False
-    return any(0 < segment.first_time() < now_ms - config.max_compaction_lag_ms for segment in dirty)
+def _is_overdue(log: PartitionLog, dirty: list[Segment], now_ms: int) -> bool:
+    lag_ms = log.config.max_compaction_lag_ms
+    return lag_ms != FOREVER and any(_oldest_ms(log, segment, now_ms) < now_ms - lag_ms for segment in dirty)
+
+
+def _oldest_ms(log: PartitionLog, segment: Segment, now_ms: int) -> int:
+    """Of a segment's records. Times are the clients' word: without one, or with one that is still to come, it is the
+    time of the last append, as retention has it; or else a record could stay for as long as its writer likes."""
+    first_ms = segment.first_time()
+    if 0 < first_ms <= now_ms:
+        return first_ms
+    try:
+        return log.files.disk.modified_ms(segment.log_path)
+    except OSError:  # whoever reads it will be told
+        return now_ms
 
 
 def grouped(segments: list[Segment], config: LogConfig) -> list[list[Segment]]:

@@ -85,14 +85,14 @@ class Unsynced:
         "is_flushing",
     )
 
-    def __init__(self, paths: list[str], *, is_clean: bool) -> None:
+    def __init__(self, paths: list[str], *, is_clean: bool, has_closed_segments: bool = False) -> None:
         self._paths = paths
         self._epochs_written = 0 if is_clean else -1
         self._folder_changes = 0 if is_clean else 1
         self._folder_synced = 0
         self._parent_synced = is_clean
         self.is_flushing = False
-        self.has_closed_segments = False
+        self.has_closed_segments = has_closed_segments
         self.is_first_segment_new = not is_clean  # the name of the oldest segment's file may not be durable
 
     def add(self, *paths: str) -> None:

@@ -63,6 +63,8 @@ class LoadedLog:
     cleaned_offset: int
     report: RecoveryReport
     unsynced: list[str]
+    has_closed_unsynced: bool
+    """Whether there are closed segments among what was recovered"""
 
 
 class Loader:
@@ -94,6 +96,7 @@ class Loader:
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
         self._unsynced: list[str] = []
+        self._has_closed_unsynced = False
 
     def load(self) -> LoadedLog:
         """Open, recover where needed, and return the parts."""
@@ -123,6 +126,7 @@ class Loader:
             cleaned_offset=min(self._cleaned_offset, end_offset),
             report=CLEANLY_OPENED if self._report == CLEANLY_OPENED else self._report,
             unsynced=self._unsynced,
+            has_closed_unsynced=self._has_closed_unsynced,
         )
 
     # -- the files
@@ -324,6 +328,7 @@ class Loader:
     def _finish_recovered(self, first: int) -> None:
         for segment in self._segments[first:-1]:
             self._unsynced += segment.finish()
+            self._has_closed_unsynced = True
             segment.let_go()
         if self._report.problem is not None:
             logger.warning(

@@ -109,7 +109,8 @@ class PartitionLog(LogEnd):
         self._generation = 0  # counts the cuts: what was begun before one does not count after it
         self._clock = clock
         self._flushed_ms = clock.wall_ms()
-        self._unsynced = Unsynced(loaded.unsynced, is_clean=loaded.report.was_clean)
+        is_clean, has_closed = loaded.report.was_clean, loaded.has_closed_unsynced
+        self._unsynced = Unsynced(loaded.unsynced, is_clean=is_clean, has_closed_segments=has_closed)
 
     @classmethod
     def open(
@@ -297,8 +298,8 @@ class PartitionLog(LogEnd):
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll a segment that has been open for long enough although nothing is written now."""
-        active = self._active
-        if not active.size_bytes or now_ms - active.created_ms <= self.config.segment_ms - self._jitter_ms:
+        active, config = self._active, self.config
+        if not active.size_bytes or now_ms - active.open_since_ms(config) <= config.segment_ms - self._jitter_ms:
             return False
         self.roll(now_ms)
         return True

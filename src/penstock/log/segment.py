@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from penstock.base.world import File
 from penstock.log import names
 from penstock.log._append import Recent, SegmentEnd
-from penstock.log.config import LogConfig
+from penstock.log.config import FOREVER, LogConfig
 from penstock.log.file_cache import FileCache
 from penstock.log.intervals import Intervals
 from penstock.log.scan import HEADERS_CHUNK_BYTES, DamagedLog, walk_headers
@@ -378,6 +378,12 @@ class Segment(SegmentEnd):
                 first = None
             self.first_timestamp = first[1].max_timestamp if first is not None else NO_TIMESTAMP
         return self.first_timestamp if self.first_timestamp >= 0 else NOT_KNOWN
+
+    def open_since_ms(self, config: LogConfig) -> int:
+        """Since when it is written to; where that is to end in time, also if it was begun before a restart."""
+        if config.max_compaction_lag_ms != FOREVER and 0 < self.first_time() < self.created_ms:
+            return self.first_time()
+        return self.created_ms
 
     # -- cutting
 

@@ -15,7 +15,7 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,6 +36,8 @@ SALT_BYTES = 32
 DEFAULT_ITERATIONS = ITERATIONS_MIN
 #: Kafka's limit for what an administrator may set: every login of a client pays for it.
 STORED_ITERATIONS_MAX = 16384
+_FAKE_SALT_BYTES_MAX = 1024
+_TEXT = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _MESSAGE_BYTES_MAX = 4 * 1024
 _REFUSED = "the user or the password is wrong"
 _NOT_SCRAM = "this is not a message of SCRAM"
@@ -101,13 +103,37 @@ def is_password(mechanism: str, credential: Credential, password: str) -> bool:
     return hmac.compare_digest(shown.stored_key, credential.stored_key)
 
 
-def fake_credential(mechanism: str, user: str, secret: bytes) -> Credential:
-    """Of somebody who does not exist: always the same, and not to be told from a real one without the secret."""
-    made = [
-        hmac.digest(secret, f"{mechanism}\0{part}\0{user}".encode(), HASH_NAMES[mechanism])
-        for part in ("salt", "stored", "server")
-    ]
-    return Credential(made[0][:SALT_BYTES], made[1], made[2], DEFAULT_ITERATIONS)
+class Shape(NamedTuple):
+    """What a stranger sees of a credential without knowing anything: who made it, for tools have their own ways."""
+
+    iterations: int
+    salt_bytes: int
+    is_text: bool
+    """Apache Kafka's tools make salts of digits and small letters."""
+
+
+DEFAULT_SHAPES = (Shape(DEFAULT_ITERATIONS, SALT_BYTES, is_text=False),)
+
+
+def shape_of(credential: Credential) -> Shape:
+    salt = credential.salt
+    return Shape(credential.iterations, min(len(salt), _FAKE_SALT_BYTES_MAX), all(byte in _TEXT for byte in salt))
+
+
+def fake_credential(mechanism: str, user: str, secret: bytes, shapes: Sequence[Shape] = DEFAULT_SHAPES) -> Credential:
+    """Of somebody who does not exist: always the same, and not to be told from a real one without the secret. It has
+    one of the shapes that real ones have."""
+
+    def made(part: str) -> bytes:
+        return hmac.digest(secret, f"{mechanism}\0{part}\0{user}".encode(), HASH_NAMES[mechanism])
+
+    shape = shapes[int.from_bytes(made("shape")[:8], "big") % len(shapes)]
+    salt = made("salt")
+    while len(salt) < shape.salt_bytes:
+        salt += made(f"salt {len(salt)}")
+    if shape.is_text:
+        salt = bytes(_TEXT[byte % len(_TEXT)] for byte in salt)
+    return Credential(salt[: shape.salt_bytes], made("stored"), made("server"), shape.iterations)
 
 
 class Found(NamedTuple):
@@ -120,10 +146,18 @@ class Found(NamedTuple):
 class ScramServer:
     """The server's side; see `exchange`. `find` is asked for the user and whether that is the id of a token.
 
-    The nonce must be fresh and not to be guessed, and `secret` the same for the whole cluster.
+    The nonce must be fresh and not to be guessed, and `secret` the same for the whole cluster. Who does not exist seems
+    to have a credential of one of the `shapes`.
     """
 
-    def __init__(self, mechanism: str, find: Callable[[str, bool], Found | None], nonce: str, secret: bytes) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        find: Callable[[str, bool], Found | None],
+        nonce: str,
+        secret: bytes,
+        shapes: Sequence[Shape] = DEFAULT_SHAPES,
+    ) -> None:
         self.claimed = ""
         self.login: Login | None = None
         self._mechanism = mechanism
@@ -131,6 +165,7 @@ class ScramServer:
         self._find = find
         self._nonce = nonce
         self._secret = secret
+        self._shapes = shapes
         self._found: Found | None = None
         self._credential: Credential | None = None
         self._channel = ""
@@ -150,7 +185,8 @@ class ScramServer:
         if first["authzid"] and _unescaped(first["authzid"]) != user:
             raise LoginFailed("nobody can act as somebody else")
         is_token = _extensions(first["more"] or "").get("tokenauth", "").lower() == "true"
-        made_up = fake_credential(self._mechanism, user, self._secret)  # the same work for those who exist
+        shapes = DEFAULT_SHAPES if is_token else self._shapes
+        made_up = fake_credential(self._mechanism, user, self._secret, shapes)  # the same work for those who exist
         self._found = self._find(user, is_token)
         self._credential = made_up if self._found is None else self._found.credential
         self._nonce = first["nonce"] + self._nonce

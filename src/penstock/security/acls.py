@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from penstock.base.addresses import is_address
 from penstock.security.principal import USER, Principal
 
 ANY_NAME = "*"
@@ -191,6 +192,8 @@ def acl_problem(acl: Acl) -> str | None:
         return "a name of the rule is too long"
     if not host:
         return "the host is empty: it is an address, or * for any"
+    if host != ANY_HOST and not is_address(host):
+        return f"{host[:100]!r} is no address, so the rule would be about nobody: names are not looked up; * is any"
     try:
         Principal.parse(principal)
     except ValueError as error:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from ipaddress import ip_address
 from typing import NamedTuple
 
+from penstock.base.addresses import is_address
 from penstock.base.errors import ApiError, Error
 from penstock.security.quotas import (
     CLIENT_ID,
@@ -54,11 +54,8 @@ def checked_entity(parts: Sequence[tuple[str, str | None]]) -> Entity:
 
 
 def _check_address(address: str | None) -> None:
-    try:
-        if address is not None:
-            ip_address(address)
-    except ValueError:
-        raise _wrong(f"{address} is no IP address") from None
+    if address is not None and not is_address(address):
+        raise _wrong(f"{address} is no IP address")
 
 
 def checked_changes(entity: Entity, changes: Sequence[Change]) -> dict[str, str | None]:

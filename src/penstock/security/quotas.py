@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import quote, unquote
+
+from penstock.base.addresses import plain_address
 
 PRODUCE = "producer_byte_rate"
 FETCH = "consumer_byte_rate"
@@ -148,14 +149,6 @@ class QuotaTable:
             return None
         limit = limits.get(Entity(ip=plain_address(address)))
         return limits.get(Entity(ip=ANY)) if limit is None else limit
-
-
-def plain_address(address: str) -> str:
-    """An address as it is usually written; what is none stays as it is."""
-    try:
-        return str(ip_address(address))
-    except ValueError:
-        return address
 
 
 def quotas_in(configs: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Entity, dict[str, float]]]:

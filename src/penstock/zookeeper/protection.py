@@ -1,7 +1,8 @@
 """Which access control list a broker gives to the znodes it makes, once it has proven who it is (`digest`).
 
-Znodes with credentials are for the brokers alone. With `zookeeper.set.acl` all others can be read by everybody and
-changed only by the brokers; without it they stay open.
+Znodes with credentials are for the brokers alone; so are the settings of brokers, among which passwords and keys may
+be. With `zookeeper.set.acl` all others can be read by everybody and changed only by the brokers; without it they stay
+open.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.zookeeper.operations import ALL_PERMISSIONS, ANYONE, OPEN_ACL, READ, Acl, Identity
-from penstock.zookeeper.znodes import CONFIG_PATH, SECRET_CONFIG_TYPES, LoginSecret
+from penstock.zookeeper.znodes import BROKER_CONFIGS, CONFIG_PATH, SECRET_CONFIG_TYPES, LoginSecret
 
 AclOf = Callable[[str], tuple[Acl, ...]]
 
-_SECRETS = (LoginSecret.PATH, *(f"{CONFIG_PATH}/{config_type}" for config_type in SECRET_CONFIG_TYPES))
+_SECRETS = (
+    LoginSecret.PATH,
+    *(f"{CONFIG_PATH}/{config_type}" for config_type in (*SECRET_CONFIG_TYPES, BROKER_CONFIGS)),
+)
 _OURS = Acl(ALL_PERMISSIONS, Identity("auth", ""))
 
 

@@ -41,7 +41,18 @@ CONFIG_PATH = "/config"
 SCRAM_CONFIGS = "scram"
 ACL_CONFIGS = "acls"
 TOKEN_CONFIGS = "tokens"
-CONFIG_TYPES = ("topics", "brokers", "clients", "users", "ips", "groups", SCRAM_CONFIGS, ACL_CONFIGS, TOKEN_CONFIGS)
+BROKER_CONFIGS = "brokers"
+CONFIG_TYPES = (
+    "topics",
+    BROKER_CONFIGS,
+    "clients",
+    "users",
+    "ips",
+    "groups",
+    SCRAM_CONFIGS,
+    ACL_CONFIGS,
+    TOKEN_CONFIGS,
+)
 #: For the brokers alone: whoever could write a token of his own could make it one of somebody else.
 SECRET_CONFIG_TYPES = (SCRAM_CONFIGS, TOKEN_CONFIGS)
 

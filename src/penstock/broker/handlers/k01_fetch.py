@@ -210,6 +210,7 @@ class _Fetch:
         "_rack",
         "_ranges",
         "_request",
+        "_rules_version",
         "_session",
         "_slot",
         "_timer",
@@ -237,6 +238,7 @@ class _Fetch:
         self._rack = request.rack_id if version >= RACKS_SINCE else ""
         self._session = session
         self._items = items
+        self._rules_version = handler.rights.authorizer.version
         self._judged = handler.judged(connection, items)
         self._is_full = is_full
         self._answers: list[tuple[FetchedPartition, Answer]] = []
@@ -411,7 +413,10 @@ class _Fetch:
         if self._is_over:
             return
         self._cancel()
+        if self._has_lost_login():
+            return
         try:
+            self._judge_again()
             self._look()
             is_ready = self._is_ready_to_send()
         except Exception as error:
@@ -421,6 +426,21 @@ class _Fetch:
             self._fill()
         else:
             self._look_and_warm()
+
+    def _has_lost_login(self) -> bool:
+        """Whether there was one, which ended during the wait: then nothing is told any more."""
+        login = self._connection.login
+        if login is None or not login.has_ended:
+            return False
+        self._connection.close("a fetch that waited for longer than the login lasted")
+        return True
+
+    def _judge_again(self) -> None:
+        """A wait may be long: what was allowed when it began may not be any more."""
+        version = self._handler.rights.authorizer.version
+        if version != self._rules_version:
+            self._rules_version = version
+            self._judged = self._handler.judged(self._connection, self._items)
 
     def _cancel(self) -> None:
         """The wait is over, or nobody is there any more to be told."""

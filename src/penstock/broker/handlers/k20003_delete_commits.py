@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from penstock.base.errors import ApiError
+from penstock.base.errors import ApiError, Error
 from penstock.broker.broker import Broker
 from penstock.broker.handlers.group_callers import for_each
 from penstock.broker.requests import RequestContext
@@ -30,4 +30,6 @@ async def _delete(broker: Broker, context: RequestContext, name: str) -> DeleteC
         )
     except ApiError as refused:
         return DeleteCommitsResponseName(name=name, error_code=refused.error, error_message=refused.message)
+    if deleted.error_code == Error.NONE:
+        broker.audit.record("commits_deleted", name=name, principal=context.principal, host=context.host)
     return deleted

@@ -38,5 +38,9 @@ async def handle(
             broker.replica_moves.begin(name, path)
         except ApiError as refused:
             error = refused.error
+        else:
+            broker.audit.record(
+                "replica_move_asked", partition=name, directory=path, principal=context.principal, host=context.host
+            )
         topic.partitions.append(AlterReplicaLogDirsResponsePartition(partition_index=name.partition, error_code=error))
     return AlterReplicaLogDirsResponse(results=list(topics.values()))

@@ -33,8 +33,22 @@ async def handle(broker: Broker, request: OffsetDeleteRequest, context: RequestC
     except ApiError as refused:
         return OffsetDeleteResponse(error_code=refused.error)
     if response.error_code == Error.NONE:
+        _record(broker, request.group_id, response, context)
         response.topics = _merged(response.topics, unknown)
     return response
+
+
+def _record(broker: Broker, group_id: str, response: OffsetDeleteResponse, context: RequestContext) -> None:
+    deleted = [
+        f"{topic.name}-{part.partition_index}"
+        for topic in response.topics
+        for part in topic.partitions
+        if part.error_code == Error.NONE
+    ]
+    if deleted:
+        broker.audit.record(
+            "offsets_deleted", group=group_id, partitions=deleted, principal=context.principal, host=context.host
+        )
 
 
 def _take_unknown(broker: Broker, topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
