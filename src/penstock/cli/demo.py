@@ -29,7 +29,7 @@ from penstock.cli.demo_orders import OrderStream
 from penstock.cli.demo_pipeline import TOPICS, lay_out, newest_revenue, parquet_size
 from penstock.cli.demo_topics import Feed, Results
 from penstock.cli.demo_view import Sight, line, next_steps, picture, sent_text
-from penstock.cli.doctor_checks import OK, check_java, check_spark
+from penstock.cli.doctor_checks import OK, check_java, check_pipelines, check_spark
 from penstock.cli.failure import ExitCode, Failure
 from penstock.cli.kafka_admin import NewTopic
 from penstock.cli.output import note, print_line
@@ -89,9 +89,10 @@ def demo(
 
 
 def _check_needs() -> None:
-    for finding in (check_spark(), check_java()):
+    for finding in (check_pipelines(), check_spark(), check_java()):
         if finding.status != OK:
-            raise Failure(f"the demo needs Spark: {finding.check} {finding.text}; {finding.advice}", ExitCode.NOT_FOUND)
+            text = f"the demo runs a pipeline on Spark: {finding.check}: {finding.text}; {finding.advice}"
+            raise Failure(text, ExitCode.NOT_FOUND)
 
 
 @contextmanager
