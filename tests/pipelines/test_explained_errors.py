@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.pipelines.bad_records import STOPPED
-from penstock.pipelines.running import TOO_BUSY, explained
+from penstock.pipelines.running_errors import TOO_BUSY, explained
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted SQLSTATE: XXKST
   File "/srv/sink.py", line 3, in write

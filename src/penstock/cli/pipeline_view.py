@@ -114,9 +114,10 @@ def format_duration(seconds: float) -> str:
 def lines_of(status: PipelineStatus, before: PipelineStatus | None) -> list[str]:
     """What is new since the status before: one line for the state, and one for each query that finished a batch."""
     taken = f"{datetime.fromtimestamp(status.changed_s, UTC):%Y-%m-%dT%H:%M:%SZ} {status.name}"
-    lines = []
+    state = []
     if before is None or before.state is not status.state:
-        lines.append(f"{taken} state={status.state.value} pid={status.pid}")
+        state.append(f"{taken} state={status.state.value} pid={status.pid}")
+    lines = state if status.is_alive else []
     batches = {query.name: query.batch_id for query in before.queries} if before else {}
     lines += [
         f"{taken} {_query_line(query)}"
@@ -124,6 +125,7 @@ def lines_of(status: PipelineStatus, before: PipelineStatus | None) -> list[str]
         if query.batch_id >= 0 and query.batch_id != batches.get(query.name)
     ]
     told = set(errors(before)) if before else set()
+    lines += [] if status.is_alive else state  # an end comes behind the batches before it
     return lines + [f"{taken} error={json.dumps(error)}" for error in errors(status) if error not in told]
 
 
