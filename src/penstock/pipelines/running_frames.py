@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.pipelines.bad_records import TOPIC_PLACE, bad_with_reasons, counted, good, good_or_stop
-from penstock.pipelines.formats import DATA, check_options, data_struct, decoded, need_columns
+from penstock.pipelines.file_headers import without_headers
+from penstock.pipelines.formats import DATA, check_options, decoded, need_columns
 from penstock.pipelines.reading_nodes import did_you_mean
 from penstock.pipelines.spark_errors import in_short
 from penstock.pipelines.specification import (
@@ -160,11 +161,8 @@ class Frames:
         reader: Any = self.spark.read if source.is_lookup else self.spark.readStream
         lines = reader.format("text").options(**source.options).load(source.path)
         rows = lines.select("value", F.col("_metadata.file_path").alias("file"))
-        has_header = source.format.options.get("header", "").lower() == "true"
-        if source.format.kind is FormatKind.CSV and has_header:
-            separator = source.format.options.get("sep", ",")
-            names = separator.join(field.name for field in data_struct(source.format).fields)
-            rows = rows.where(F.col("value") != names)
+        if source.format.kind is FormatKind.CSV and source.format.options.get("header", "").lower() == "true":
+            rows = without_headers(lines)
         return decoded(rows.where(F.trim("value") != ""), source.format)
 
     def _table(self, source: TableSource) -> DataFrame:
