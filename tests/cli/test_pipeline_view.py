@@ -65,10 +65,10 @@ def test_lines_tell_what_is_new() -> None:
     last = replace(STATUS.queries[0], batch_id=8)
     ended = lines_of(replace(STATUS, state=State.FINISHED, queries=(last,)), STATUS)
     assert [line.split()[2] for line in ended] == ["query=to_topic", "state=finished"]
-    failed = replace(STATUS, state=State.FAILED, last_error="no broker\nanswers")
+    failed = replace(STATUS, state=State.FAILED, last_error="no broker\nanswers…")
     assert lines_of(failed, STATUS) == [
         "1970-01-01T00:18:45Z revenue state=failed pid=77",
-        '1970-01-01T00:18:45Z revenue error="no broker\\nanswers"',
+        '1970-01-01T00:18:45Z revenue error="no broker\\nanswers…"',
     ]
     assert lines_of(failed, failed) == []
 

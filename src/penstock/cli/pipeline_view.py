@@ -126,7 +126,9 @@ def lines_of(status: PipelineStatus, before: PipelineStatus | None) -> list[str]
     ]
     told = set(errors(before)) if before else set()
     lines += [] if status.is_alive else state  # an end comes behind the batches before it
-    return lines + [f"{taken} error={json.dumps(error)}" for error in errors(status) if error not in told]
+    return lines + [
+        f"{taken} error={json.dumps(error, ensure_ascii=False)}" for error in errors(status) if error not in told
+    ]
 
 
 def _query_line(query: QueryStatus) -> str:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -121,10 +123,13 @@ class Run:
 
     def _end(self, queries: list[StreamingQuery]) -> None:
         self._slots.end()
+        if self._stopping.is_set():
+            self.spark.sparkContext.setLogLevel("OFF")  # tasks that are cut off complain at length
         for query in queries:
             if query.isActive:
-                query.stop()
-                query.awaitTermination(STOP_S_MAX)
+                with suppress(PySparkException):  # it may fail at this moment, as another one has: that is told already
+                    query.stop()
+                    query.awaitTermination(STOP_S_MAX)
 
     def _tell(self, state: State, show: Show, error: str | None = None) -> None:
         queries = tuple(progress.status() for progress in self._progress)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
 
 from penstock.pipelines.bad_records import STOPPED
+from penstock.pipelines.spark_errors import in_short
 
 ERROR_CHARACTERS_MAX = 1000
 #: What Spark says of a Python process that did not start within the ten seconds that it gives it.
@@ -29,7 +34,7 @@ def explained(error: BaseException) -> str:
     """The line of an error that says what happened; Spark wraps it in many."""
     text = str(error)
     if stopped := _BAD_RECORD.search(text):
-        told = stopped[1].strip()
+        told = stopped[1].partition(" SQLSTATE: ")[0].strip()
         return f"a record cannot be read: {told}. Mend it, or choose another on_bad_record: drop, or {{topic: …}}"
     if NOT_CONNECTED in text:
         return TOO_BUSY
@@ -39,5 +44,18 @@ def explained(error: BaseException) -> str:
     useful = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "SQLSTATE", "==="))]
     ours = [line.removeprefix(found[0]) for line in useful if (found := _OUR_ERROR.match(line))]
     python = ours or [line for line in useful if _PYTHON_ERROR.match(line)]
-    chosen = (python or useful or [type(error).__name__])[-1 if python else 0]
+    chosen = python[-1] if python else in_short((useful or [type(error).__name__])[0])
     return chosen[:ERROR_CHARACTERS_MAX]
+
+
+class PartError(ValueError):
+    """A source, step or sink that cannot be built; says which."""
+
+
+@contextmanager
+def told_of(part: str) -> Iterator[None]:
+    """What goes wrong in here is the fault of this part of the file."""
+    try:
+        yield
+    except (PySparkException, ValueError) as error:
+        raise PartError(f"{part}: {explained(error)}") from error

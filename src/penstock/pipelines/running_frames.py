@@ -23,6 +23,7 @@ from penstock.pipelines.bad_records import TOPIC_PLACE, bad_with_reasons, counte
 from penstock.pipelines.file_headers import without_headers
 from penstock.pipelines.formats import DATA, check_options, decoded, need_columns
 from penstock.pipelines.reading_nodes import did_you_mean
+from penstock.pipelines.running_errors import told_of
 from penstock.pipelines.spark_errors import in_short
 from penstock.pipelines.specification import (
     DropBadRecords,
@@ -66,9 +67,11 @@ class Frames:
     def build(self) -> None:
         """All sources and steps, in order; the first that fails says why."""
         for source in self.pipeline.sources.values():
-            self.add_source(source)
+            with told_of(f"sources.{source.name}"):
+                self.add_source(source)
         for step in self.pipeline.steps.values():
-            self.add_step(step)
+            with told_of(f"steps.{step.name}"):
+                self.add_step(step)
 
     def add_source(self, source: Source) -> None:
         frame = self._finished(self._source(source), source)

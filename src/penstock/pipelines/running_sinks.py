@@ -16,6 +16,7 @@ from penstock.pipelines.named_writes import NamedWrites
 from penstock.pipelines.parquet_folder import ParquetFolder
 from penstock.pipelines.relational.table_sink_options import parse_sink_options
 from penstock.pipelines.relational.target import check_columns
+from penstock.pipelines.running_errors import told_of
 from penstock.pipelines.running_frames import TABLES, TOPICS, Frames, client_options
 from penstock.pipelines.specification import (
     BadRecordsToParquet,
@@ -54,7 +55,10 @@ class PlannedQuery:
 def planned_queries(frames: Frames) -> list[PlannedQuery]:
     """All queries of a pipeline whose frames are built."""
     pipeline = frames.pipeline
-    queries = [sink_query(frames, sink) for sink in pipeline.sinks.values()]
+    queries = []
+    for sink in pipeline.sinks.values():
+        with told_of(f"sinks.{sink.name}"):
+            queries.append(sink_query(frames, sink))
     for source in pipeline.sources.values():
         if isinstance(source, TableSource) or source.format.kind in (FormatKind.RAW, FormatKind.PARQUET):
             continue
