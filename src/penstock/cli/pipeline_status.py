@@ -32,8 +32,9 @@ from penstock.cli.pipeline_view import (
 )
 from penstock.pipelines.service import Doing, Report
 from penstock.pipelines.service_status import living_services
-from penstock.pipelines.status import PipelineStatus, State, all_statuses
+from penstock.pipelines.status import STATE_FOLDER, PipelineStatus, State, all_statuses
 
+NEAR_MAX = 3
 COLUMNS = ("PIPELINE", "STATE", "FOR", "ROWS/S", "LAG", "HELD BACK", "BATCH", "STATE ROWS", "BAD", "SERVICE", "FILE")
 
 
@@ -98,12 +99,20 @@ def show(state_folder: Path, names: Collection[str], *, as_json: bool) -> ExitCo
     if as_json:
         print_json([line.to_document() for line in lines])
     elif not lines:
-        note(f"no pipeline has run with the state folder {state_folder}: start one with 'penstock pipeline run FILE'")
+        note(f"no pipeline has run with the state folder {state_folder}: {_advice(state_folder)}")
     else:
         print_table(*overview(lines, time.time()))
         for line in lines:
             _print_details(line, in_full=bool(names))
     return ExitCode.DEGRADED if any(line.is_bad for line in lines) else ExitCode.OK
+
+
+def _advice(state_folder: Path) -> str:
+    """Where others have run, if that is one step away: who runs a folder as a service is often beside it."""
+    near = sorted(place for place in state_folder.parent.glob(f"*/{STATE_FOLDER}") if all_statuses(place))
+    if near and state_folder.name == STATE_FOLDER:
+        return "try " + " or ".join(f"--state {place}" for place in near[:NEAR_MAX])
+    return "start one with 'penstock pipeline run FILE'"
 
 
 def watch(state_folder: Path, names: Collection[str], interval_s: float, *, as_json: bool) -> None:
