@@ -34,7 +34,8 @@ def stand_in(command: str, file: Path) -> int:
             print(f"penstock: wrong options {sys.argv[3:]}", file=sys.stderr)
             return 1
         if "# refused" in text:
-            print("penstock: no column 'amuont'", file=sys.stderr)
+            print(f"{file}:3: sinks.out: no column 'amuont'", file=sys.stderr)
+            print(f"penstock: {file}: 1 mistake", file=sys.stderr)
             return 1
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

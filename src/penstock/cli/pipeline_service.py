@@ -289,8 +289,9 @@ def _has_started(state_folder: Path, name: str, since_s: float) -> bool:
 
 def _mistakes(check: OwnedProcess, file: str) -> str:
     """What a check said about the file: each mistake is a line that begins with it."""
-    told = [line.removeprefix(file).lstrip(":") for line in check.last_errors if line.startswith(file)]
-    return "; ".join(line.strip() for line in told if " note: " not in line) or check.why()
+    told = [line.removeprefix(file).lstrip(":").strip() for line in check.last_errors if line.startswith(file)]
+    told = [f"line {line}" if line[:1].isdecimal() else line for line in told]
+    return "; ".join(line for line in told if " note: " not in line) or check.why()
 
 
 def _settings(options: Sequence[str]) -> list[str]:
