@@ -93,6 +93,11 @@ def test_a_pipe_gets_lines_and_scripts_get_json(capsys: pytest.CaptureFixture[st
 
 def test_a_terminal_gets_a_picture(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "dumb")  # nothing can be drawn anew there
+    with open_view() as show:
+        show(STATUS)
+    assert "query=to_topic" in capsys.readouterr().out
+    monkeypatch.setenv("TERM", "xterm")
     with open_view() as show:
         show(STATUS)
     assert "to_topic" in capsys.readouterr().out

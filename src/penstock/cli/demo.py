@@ -32,7 +32,7 @@ from penstock.cli.demo_view import Sight, line, next_steps, picture, sent_text
 from penstock.cli.doctor_checks import OK, check_java, check_pipelines, check_spark
 from penstock.cli.failure import ExitCode, Failure
 from penstock.cli.kafka_admin import NewTopic
-from penstock.cli.output import note, print_line
+from penstock.cli.output import can_draw, note, print_line
 from penstock.cli.owned_process import OwnedProcess
 from penstock.pipelines.status import PipelineStatus, State
 
@@ -248,7 +248,7 @@ def _show(shown: _Shown, asked: threading.Event, seconds: float | None) -> None:
 
 @contextmanager
 def _screen(shown: _Shown, ends: str) -> Iterator[Callable[[], None]]:
-    if sys.stdout.isatty():
+    if can_draw():
         with Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
             yield lambda: live.update(picture(shown.look(), ends), refresh=True)
         return

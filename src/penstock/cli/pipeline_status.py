@@ -19,7 +19,7 @@ from rich.text import Text
 
 from penstock.cli.byte_sizes import format_bytes
 from penstock.cli.failure import ExitCode, Failure, did_you_mean
-from penstock.cli.output import note, print_heading, print_json, print_line, print_table, rich_table
+from penstock.cli.output import can_draw, note, print_heading, print_json, print_line, print_table, rich_table
 from penstock.cli.pipeline_view import (
     STATE_STYLES,
     Rows,
@@ -117,7 +117,7 @@ def _advice(state_folder: Path) -> str:
 
 def watch(state_folder: Path, names: Collection[str], interval_s: float, *, as_json: bool) -> None:
     """Again and again, until Ctrl-C."""
-    if as_json or not sys.stdout.isatty():
+    if as_json or not can_draw():
         while True:
             for line in chosen(gather(state_folder), names, state_folder):
                 print_line(json.dumps(line.to_document()) if as_json else _short(line))

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.byte_sizes import format_bytes
-from penstock.cli.output import print_line, rich_table
+from penstock.cli.output import can_draw, print_line, rich_table
 from penstock.pipelines.status import PipelineStatus, QueryStatus, SourceStatus, State
 
 Show = Callable[[PipelineStatus], None]
@@ -156,7 +156,7 @@ def open_view(*, as_json: bool = False) -> Iterator[Show]:
     """Where to give each new status to, for as long as the pipeline runs."""
     if as_json:
         yield _json_lines()
-    elif sys.stdout.isatty():
+    elif can_draw():
         with Live(console=Console(highlight=False), auto_refresh=False) as live:
             yield lambda status: live.update(picture(status), refresh=True)
     else:
