@@ -13,6 +13,8 @@ from pathlib import Path
 from penstock.cli.pipeline_service import FolderService
 from penstock.pipelines.service import Rules
 
+OPTIONS = ["--master", "spark://somewhere:7077", "--conf", "spark.sql.ansi.enabled=false", "--conf", "spark.x=y"]
+
 
 def serve(folder: Path) -> None:
     def tell(name: str, text: str, _is_bad: bool) -> None:
@@ -21,15 +23,19 @@ def serve(folder: Path) -> None:
     rules = Rules(pause_s=0.1, pause_s_max=0.4)
     stand_in = (sys.executable, __file__)
     FolderService(
-        folder, folder / "state", [], tell, rules=rules, program=stand_in, has_started=lambda _name, _since_s: True
+        folder, folder / "state", OPTIONS, tell, rules=rules, program=stand_in, has_started=lambda _name, _since_s: True
     ).run()
 
 
 def stand_in(command: str, file: Path) -> int:
     text = file.read_text()
     if command == "check":
+        if sys.argv[3:] != OPTIONS[2:]:
+            print(f"penstock: wrong options {sys.argv[3:]}", file=sys.stderr)
+            return 1
         if "# refused" in text:
-            print("penstock: no column 'amuont'", file=sys.stderr)
+            print(f"{file}:3: sinks.out: no column 'amuont'", file=sys.stderr)
+            print(f"penstock: {file}: 1 mistake", file=sys.stderr)
             return 1
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.demo_orders import ITEMS, Kind
-from penstock.cli.demo_pipeline import PARQUET_FOLDER, lay_out, newest_revenue, parquet_size
-from penstock.cli.demo_view import Sight, line, picture, sent_text
+from penstock.cli.demo_pipeline import DATABASE, PARQUET_FOLDER, lay_out, newest_revenue, parquet_size
+from penstock.cli.demo_view import Sight, line, next_steps, picture, sent_text
 from penstock.cli.doctor_checks import OK, check_java
 from penstock.pipelines.reading import read_file
 from penstock.pipelines.specification import BadRecordsToTopic
@@ -81,6 +81,19 @@ def test_the_picture_and_the_line(tmp_path: Path) -> None:
     )
     assert all(part in text for part in parts)
     assert "Spark is starting" in line_of_start(tmp_path)
+
+
+def test_the_next_steps_can_be_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that has neither penstock in its PATH nor the program sqlite3."""
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
+        database.execute("create table revenue (since text, category text, orders integer, revenue real)")
+        database.execute("insert into revenue values ('12:00', 'tea', 7, 52.5)")
+    monkeypatch.setenv("PATH", "/nowhere")
+    steps = next_steps(Sight("127.0.0.1:1234", tmp_path, {}))
+    assert f"  export PATH={Path(sys.executable).parent}:$PATH" in steps
+    [look] = [step for step in steps if "select" in step]
+    done = subprocess.run(["/bin/sh", "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "('12:00', 'tea', 7, 52.5)\n"
 
 
 def line_of_start(folder: Path) -> str:

@@ -16,6 +16,7 @@ from penstock.cli.doctor_checks import (
     check_data_folder,
     check_java,
     check_open_files,
+    check_pipelines,
     check_port,
     check_program,
     java_version,
@@ -131,3 +132,12 @@ def test_a_java_that_is_too_old_or_does_not_run(tmp_path: Path, monkeypatch: pyt
     finding = check_java()
     assert (finding.status, finding.text.partition(",")[0]) == ("warn", "Java 8")
     assert "Java 17" in finding.advice
+
+
+def test_what_pipelines_need_beside_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = check_pipelines()
+    assert (found.status, found.text) == ("ok", "yaml, fastavro, psycopg, pymysql")
+    monkeypatch.setattr(doctor_checks, "find_spec", lambda module: None if module == "pymysql" else module)
+    found = check_pipelines()
+    assert (found.status, found.text) == ("warn", "pymysql not found (only needed for pipelines)")
+    assert "penstock[pipelines]" in found.advice

@@ -43,7 +43,7 @@ def test_every_command_has_help(command: Command, row: CommandRow) -> None:
     assert f"penstock {row.name}" in outcome.out
 
 
-@pytest.mark.parametrize("family", ["topic", "group", "transaction", "cluster", "config", "log"])
+@pytest.mark.parametrize("family", ["topic", "group", "transaction", "cluster", "config", "log", "pipeline"])
 def test_a_family_alone_shows_its_help(command: Command, family: str) -> None:
     outcome = command(family)
     assert outcome.code == 0
@@ -232,6 +232,26 @@ def test_help_does_not_load_the_commands() -> None:
     assert "penstock.cli.main" in loaded
     for heavy in ("confluent_kafka", "penstock.cli.topic", "'asyncio'"):
         assert heavy not in loaded
+
+
+@pytest.mark.parametrize("arguments", [["pipeline", "--help"], ["pipeline", "status"], ["pipeline", "up", "--help"]])
+def test_only_what_runs_on_spark_loads_it(arguments: list[str], tmp_path: Path) -> None:
+    script = "import sys; from penstock.cli.main import run; run(sys.argv[1:]); print('pyspark' in sys.modules)"
+    program = [sys.executable, "-c", script, *arguments]
+    loaded = subprocess.run(program, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert loaded.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "yaml"])
+def test_a_command_without_its_extra_says_what_to_install(missing: str) -> None:
+    script = (
+        "import sys; sys.modules[sys.argv[1]] = None; from penstock.cli.main import run; sys.exit(run(sys.argv[2:]))"
+    )
+    program = [sys.executable, "-c", script, missing, "pipeline", "check", "shop.yaml"]
+    done = subprocess.run(program, capture_output=True, text=True)
+    advice = "pip install 'penstock[pipelines]'"
+    told = f"penstock: this command needs {missing}, which is not installed: {advice}\n"
+    assert (done.returncode, done.stderr) == (4, told)
 
 
 def test_help_on_a_terminal_is_drawn_and_in_a_pipe_plain() -> None:

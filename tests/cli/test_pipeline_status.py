@@ -92,3 +92,11 @@ def test_an_unknown_name_gets_a_suggestion(tmp_path: Path) -> None:
 def test_an_empty_folder_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show(tmp_path / "none", [], as_json=False) is ExitCode.OK
     assert "start one with" in capsys.readouterr().err
+
+
+def test_the_state_of_a_folder_beside_is_suggested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    near = tmp_path / "pipelines" / ".penstock"
+    write_status(near, STATUS)
+    (tmp_path / "other" / ".penstock").mkdir(parents=True)
+    assert show(tmp_path / ".penstock", [], as_json=False) is ExitCode.OK
+    assert capsys.readouterr().err.endswith(f"try --state {near}\n")

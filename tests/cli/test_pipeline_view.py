@@ -62,10 +62,13 @@ def test_lines_tell_what_is_new() -> None:
         "bad_records=2 lag.orders=12345 held_back_bytes.items=2048",
     ]
     assert lines_of(STATUS, STATUS) == []
-    failed = replace(STATUS, state=State.FAILED, last_error="no broker\nanswers")
+    last = replace(STATUS.queries[0], batch_id=8)
+    ended = lines_of(replace(STATUS, state=State.FINISHED, queries=(last,)), STATUS)
+    assert [line.split()[2] for line in ended] == ["query=to_topic", "state=finished"]
+    failed = replace(STATUS, state=State.FAILED, last_error="no broker\nanswers…")
     assert lines_of(failed, STATUS) == [
         "1970-01-01T00:18:45Z revenue state=failed pid=77",
-        '1970-01-01T00:18:45Z revenue error="no broker\\nanswers"',
+        '1970-01-01T00:18:45Z revenue error="no broker\\nanswers…"',
     ]
     assert lines_of(failed, failed) == []
 
@@ -90,6 +93,11 @@ def test_a_pipe_gets_lines_and_scripts_get_json(capsys: pytest.CaptureFixture[st
 
 def test_a_terminal_gets_a_picture(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "dumb")  # nothing can be drawn anew there
+    with open_view() as show:
+        show(STATUS)
+    assert "query=to_topic" in capsys.readouterr().out
+    monkeypatch.setenv("TERM", "xterm")
     with open_view() as show:
         show(STATUS)
     assert "to_topic" in capsys.readouterr().out

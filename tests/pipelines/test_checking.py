@@ -11,6 +11,7 @@ import pytest
 
 from penstock.pipelines import checking
 from penstock.pipelines.checking import Findings, check_pipeline
+from penstock.pipelines.reading import read_file
 from penstock.pipelines.running_session import register_sources
 from penstock.testing.broker_process import BrokerProcess, free_port
 from penstock.testing.database_servers import PostgreSQLServer
@@ -63,9 +64,104 @@ def test_sql(found: Any) -> None:
     assert "skuu" in texts["steps.wrong"] and "sku" in texts["steps.wrong"]
     assert "line 2, position 3" in texts["steps.wrong"]
     assert "line 1" in texts["steps.text"]
-    assert "ordesr" in texts["steps.nowhere"]
+    assert texts["steps.nowhere"].startswith("there is no source or earlier step 'ordesr' (did you mean 'orders'?)")
     assert "SQLSTATE" not in str(texts) and "Project" not in str(texts)
     assert "sink good  orders → parquet" in told.plan and "exactly once" in told.plan
+
+
+def test_a_command_is_no_step_and_is_not_carried_out(found: Any, spark: Any) -> None:
+    """Spark would do it while the pipeline is only looked at."""
+    spark.sql("create or replace temporary view kept as select 1 as id")
+    commands = {
+        "gone": "drop view kept",
+        "inserted": "with a as (select 1) insert into kept select * from a",
+        "many": "from orders insert into kept select id insert into kept select id",
+        "set_it": "set spark.sql.shuffle.partitions = 77",
+        "hidden": "execute immediate 'drop view kept'",
+    }
+    queries = {"with_it": "with a as (select id from orders) select * from a", "piped": "from orders |> where id = 1"}
+    told = mistakes(found(steps=commands | queries, sinks={"out": {"from": "with_it", "parquet": "out"}}))
+    assert {key for key, text in told.items() if "this is a command" in text} == {f"steps.{key}" for key in commands}
+    assert len(told) == len(commands)
+    assert spark.table("kept").count() == 1
+    assert spark.conf.get("spark.sql.shuffle.partitions") != "77"
+
+
+def test_a_function_that_fails_says_where(found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing_steps.py").write_text("def boom(rows):\n    raise RuntimeError('no way')\n\nlimit = 3\n")
+    (tmp_path / "broken_steps.py").write_text("def f(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = {
+        name: {"python": function, "from": "orders"}
+        for name, function in (
+            ("a", "failing_steps:boom"),
+            ("b", "failing_steps:bom"),
+            ("c", "failing_steps:limit"),
+            ("d", "broken_steps:f"),
+        )
+    }
+    told = mistakes(found(steps=steps, sinks={"out": {"from": "orders", "parquet": "out"}}))
+    assert told["steps.a"] == "failing_steps:boom failed: RuntimeError: no way (failing_steps.py, line 2)"
+    assert "no function bom (did you mean 'boom'?)" in told["steps.b"]
+    assert "no function limit" in told["steps.c"]
+    assert "the module broken_steps cannot be loaded: SyntaxError" in told["steps.d"]
+
+
+def test_formats_and_patterns(found: Any) -> None:
+    orders = {"topic": "orders", "format": "json", "schema": SCHEMA}
+    sources = {
+        "a": {**orders, "format_options": {"timestmpFormat": "yyyy"}},
+        "b": {**orders, "schema": "id lng"},
+        "c": {"pattern": "no-such-topic-.*", "format": "string"},
+        "d": {"topic": "orders", "format": "string", "format_options": {"sep": ";"}},
+    }
+    told = found(sources=sources, sinks={"out": {"from": "orders", "parquet": "out", "date": "id"}})
+    texts = mistakes(told)
+    assert "did you mean 'timestampFormat'" in texts["sources.a"]
+    assert texts["sources.b"] == 'the schema cannot be read: Unsupported data type "LNG".'
+    assert "belong to json and csv" in texts["sources.d"]
+    assert texts["sinks.out"] == "date: the column id is bigint; make it a date or a time in a step"
+    assert [(each.key, each.text) for each in told.warnings] == [
+        ("sources.c.pattern", "no topic matches no-such-topic-.* yet")
+    ]
+
+
+def test_rows_that_no_stream_can_have(found: Any) -> None:
+    """What Spark says is about the mode that the sink wants, and the hint only where it helps."""
+    steps = {
+        "sorted": "select * from orders order by id",
+        "outer": "select a.id from orders a left join orders b on a.id = b.id",
+        "counts": "select sku, count(*) as n from orders group by sku",
+    }
+    texts = mistakes(found(steps=steps, sinks={name: {"from": name, "parquet": name} for name in steps}))
+    assert texts["sinks.sorted"].startswith("Sorting is not supported") and "watermark" not in texts["sinks.sorted"]
+    assert "without a watermark in the join keys" in texts["sinks.outer"]
+    assert texts["sinks.counts"].endswith("or use a sink that takes output: update)")
+
+
+def test_mistakes_have_their_line_in_the_file(spark: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    lines = [
+        f"brokers: '{broker.bootstrap}'",
+        "sources:",
+        f"  orders: {{topic: not-there, format: json, schema: '{SCHEMA}'}}",
+        "steps:",
+        "  big: |",
+        "    select id,",
+        "      skuu from orders",
+        "sinks:",
+        "  out:",
+        "    from: orders",
+        "    parquet: out",
+        "    date: sku",
+    ]
+    file.write_text("\n".join(lines))
+    found = check_pipeline(spark, read_file(file))
+    assert sorted((each.line, each.key) for each in found.mistakes) == [
+        (3, "sources.orders.topic"),
+        (7, "steps.big"),
+        (9, "sinks.out"),
+    ]
 
 
 def test_topics_and_columns(found: Any, new_topic: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.pipelines.bad_records import STOPPED
-from penstock.pipelines.running import TOO_BUSY, explained
+from penstock.pipelines.running_errors import TOO_BUSY, explained
 
 TRACEBACK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted SQLSTATE: XXKST
   File "/srv/sink.py", line 3, in write
@@ -40,8 +40,10 @@ def test_a_machine_that_is_too_busy() -> None:
 
 
 def test_a_bad_record_says_what_can_be_done() -> None:
-    text = explained(RuntimeError(f"Job aborted: {STOPPED} source orders: there is no value (offset 3)\n at x"))
-    assert text.startswith("a record cannot be read: source orders: there is no value (offset 3)")
+    text = explained(
+        RuntimeError(f"Job aborted: {STOPPED} source orders: there is no value (offset 3) SQLSTATE: P0001\n at x")
+    )
+    assert text.startswith("a record cannot be read: source orders: there is no value (offset 3). Mend it")
     assert "on_bad_record" in text
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.testing.broker_process import BrokerProcess
@@ -118,3 +120,40 @@ def test_raw(spark: Any, broker: BrokerProcess, new_topic: Any, tmp_path: Path) 
     assert (first.key(), first.value(), first.headers()) == (b"k", b"\xff\0", [("a", b"1"), ("b", None)])
     assert first.timestamp()[1] == 1767225600123
     assert (last.key(), last.value()) == (b"k", None)
+
+
+def test_files_of_all_formats_as_a_starting_load(
+    spark: Any, broker: BrokerProcess, new_topic: Any, tmp_path: Path
+) -> None:
+    """Each file once: those that come later when the pipeline is started again."""
+    target = new_topic()
+
+    def load(number: int) -> None:
+        (tmp_path / "lines" / f"{number}.csv").write_text(f"No.;Name\n{number};csv\n")
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"{number}\n")
+        pq.write_table(pa.table({"id": [number], "sku": ["parquet"]}), tmp_path / "columns" / f"{number}.parquet")
+
+    for folder in ("lines", "texts", "columns"):
+        (tmp_path / folder).mkdir()
+    load(1)
+    csv = {"format": "csv", "schema": "id long, sku string", "format_options": {"sep": ";", "header": "true"}}
+    pipeline = read(
+        tmp_path,
+        broker,
+        sources={
+            "lines": {"files": "lines", **csv},
+            "texts": {"files": "texts/*.txt", "format": "string"},
+            "columns": {"files": "columns", "format": "parquet"},
+        },
+        steps={
+            "all_of_them": "select id, sku from lines union all select id, sku from columns "
+            "union all select cast(value as long), 'string' from texts"
+        },
+        sinks={"out": {"from": "all_of_them", "topic": target, "format": "csv"}},
+    )
+    finish(spark, pipeline, tmp_path)
+    load(2)
+    finish(spark, pipeline, tmp_path)
+    kinds = ("csv", "parquet", "string")
+    expected = [f"{number},{kind}" for number in (1, 2) for kind in kinds]
+    assert sorted(settled_values(broker.bootstrap, target)) == expected

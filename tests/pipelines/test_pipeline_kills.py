@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.pipelines.running import TOO_BUSY
+from penstock.pipelines.running_errors import TOO_BUSY
 from penstock.testing.broker_process import BrokerProcess
 
 from ..spark.committed_rows import committed_messages, settled_values

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from penstock.pipelines.reading import read_document
 from penstock.pipelines.running import Run
@@ -89,6 +90,55 @@ def test_a_bad_record_stops_the_pipeline_if_so_asked(
     last = run_once(spark, made(tmp_path, broker, source, sinks=sinks, on_bad_record="drop"), tmp_path)
     assert last.state is State.FINISHED and last.bad_records == 1
     assert len(settled_values(broker.bootstrap, target)) == 1
+
+
+def test_several_sinks_that_stop_at_the_same_record(
+    spark: Any, broker: BrokerProcess, new_topic: Any, tmp_path: Path
+) -> None:
+    """The second one fails while the first one's failure ends the run: the end is told all the same."""
+    source = new_topic()
+    fill(broker.bootstrap, source, [b"nope"])
+    sinks = {f"out{number}": {"from": "orders", "topic": new_topic(), "format": "json"} for number in range(3)}
+    for _ in range(3):
+        last = run_once(spark, made(tmp_path, broker, source, sinks=sinks), tmp_path)
+        assert last.state is State.FAILED
+        assert last.last_error is not None and "a record cannot be read" in last.last_error
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"steps": {"big": "select nope from orders"}}, "steps.big: A column, variable, or function parameter"),
+        ({"steps": {"big": {"python": "no_module:f", "from": "orders"}}}, "steps.big: no_module:f cannot be imported"),
+        (
+            {"sinks": {"out": {"from": "orders", "parquet": "out", "date": "nope"}}},
+            "sinks.out: there is no column nope",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_named(
+    spark: Any, broker: BrokerProcess, tmp_path: Path, parts: dict[str, Any], told: str
+) -> None:
+    document = {"sinks": {"out": {"from": "orders", "parquet": "out"}}, **parts}
+    last = run_once(spark, made(tmp_path, broker, "orders", **document), tmp_path)
+    assert last.state is State.FAILED and last.last_error is not None
+    assert last.last_error.startswith(told) and "SQLSTATE" not in last.last_error
+
+
+class _FailsAtTheEnd:
+    """A query that fails at the moment when it is stopped."""
+
+    isActive = True
+
+    def stop(self) -> None:
+        raise StreamingQueryException("Writing job failed")
+
+
+def test_a_query_that_fails_while_it_is_stopped_holds_nobody_up(
+    spark: Any, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    run = Run(spark, made(tmp_path, broker, "orders", sinks={"out": {"from": "orders", "parquet": "out"}}), tmp_path)
+    run._end([_FailsAtTheEnd()] * 2)  # type: ignore[list-item]
 
 
 def test_an_aggregate_that_changes_goes_out_once_a_batch(

@@ -37,7 +37,9 @@ def test_files_and_a_function(
     target, dead = new_topic(), new_topic()
     (tmp_path / "load").mkdir()
     (tmp_path / "load" / "1.json").write_text('{"id": 1, "sku": "a"}\nnope\n\n{"id": 2, "sku": "b"}\n')
-    (tmp_path / "names.csv").write_text("sku,title\na,apple\n")
+    (tmp_path / "names").mkdir()
+    for number, line in enumerate(("a,apple", "c,cherry")):  # a header of other words, in each of the files
+        (tmp_path / "names" / f"{number}.csv").write_text(f'"Stock number","Name"\n{line}\n')
     (tmp_path / "steps_of_files.py").write_text(STEPS)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("PYTHONPATH", "")
@@ -47,7 +49,7 @@ def test_files_and_a_function(
         sources={
             "past": {"files": "load/*.json", "format": "json", "schema": "id long, sku string"},
             "names": {
-                "files": "names.csv",
+                "files": "names",
                 "format": "csv",
                 "schema": "sku string, title string",
                 "format_options": {"header": "true"},

@@ -126,6 +126,40 @@ def test_a_mistake_has_its_key(tmp_path: Path, before: str, after: str, key: str
     assert key in [each[1] for each in mistakes(tmp_path, EXAMPLE.replace(before, after, 1), SHOP_PASSWORD="x")]
 
 
+@pytest.mark.parametrize(
+    ("sources", "others", "key", "told"),
+    [
+        ("{topic: a, format: raw}", "{topic: a, format: raw}", "sinks.out.topic", "a is read by the source s: "),
+        ("{pattern: 'a.*', format: raw}", "{topic: xab, format: raw}", "sinks.out.topic", "pattern 'a.*' matches it"),
+        ("{files: f, format: string}", "{parquet: f/}", "sinks.out.parquet", "the source s reads this folder"),
+        ("{pattern: 'a.*', format: string}", "{parquet: f}", "on_bad_record", "bad records would come again"),
+        (
+            "{pattern: 'b', format: string, on_bad_record: {topic: b.dead}}",
+            "{parquet: f}",
+            "sources.s.on_bad_record",
+            "b.dead",
+        ),
+    ],
+)
+def test_a_pipeline_that_would_feed_itself(tmp_path: Path, sources: str, others: str, key: str, told: str) -> None:
+    sink = others.replace("{", "{from: s, ", 1)
+    text = f"sources: {{s: {sources}}}\nsinks: {{out: {sink}}}\non_bad_record: {{topic: a.dead}}\n"
+    found = [(line, text) for line, each, text in mistakes(tmp_path, text) if each == key]
+    assert found and all(line > 0 for line, _ in found) and told in found[0][1]
+
+
+def test_a_mistake_of_a_source_is_not_told_of_those_who_use_it(tmp_path: Path) -> None:
+    text = (
+        "sources: {a: {tpic: x}}\nsteps: {b: {pyton: x}}\nsinks: {c: {from: a, parquet: x}, d: {from: b, parquet: x}}"
+    )
+    assert {key for _, key, _ in mistakes(tmp_path, text)} == {"sources.a", "steps.b", "steps.b.pyton"}
+
+
+def test_a_pattern_that_cannot_be_used(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, "sources: {a: {pattern: 'ord[', format: raw}}\nsinks: {b: {from: a, parquet: x}}")
+    assert [(line, key) for line, key, _ in found] == [(1, "sources.a.pattern")]
+
+
 @pytest.mark.parametrize("text", ["a: [", "", "- 1", "a: &x [*x]", "\tname: x"])
 def test_what_is_no_pipeline_at_all(tmp_path: Path, text: str) -> None:
     assert mistakes(tmp_path, text)

@@ -21,6 +21,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     document = {
         "sources": {
             "orders": {"topic": "shop.orders", "format": "string"},
+            "bills": {"pattern": r"bills\..*", "format": "string"},
             "items": {"table": ITEMS, "changes": {"slot": "s1", "publication": "p"}},
             "prices": {"table": "sqlite:shop.db/prices", "follow": {"column": "at"}},
             "returns": {"files": str(tmp_path / "returns"), "format": "json", "schema": "id long"},
@@ -34,6 +35,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     ("offset", "description", "name"),
     [
         ({"shop.orders": {"0": 7}}, "", "orders"),
+        ({"bills.2026": {"0": 7}}, "", "bills"),
         ({"lsn": "0/16B3748", "snapshot": "wanted"}, "", "items"),
         ({"position": "2026", "seen": "", "columns": []}, "", "prices"),
         ({"logOffset": 3}, "FileStreamSource[file:{folder}/returns]", "returns"),

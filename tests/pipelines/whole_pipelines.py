@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.pipelines.reading import read_document
-from penstock.pipelines.running import TOO_BUSY, Run
+from penstock.pipelines.running import Run
+from penstock.pipelines.running_errors import TOO_BUSY
 from penstock.pipelines.running_session import register_sources
 from penstock.pipelines.specification import Pipeline
 from penstock.pipelines.status import PipelineStatus, State

@@ -39,6 +39,7 @@ def run(*command: str | Path, **environment: str) -> str:
     ("example", "said"),
     [
         ("backfill", ["first run: 10000 rows", "second run: 10000 rows"]),
+        ("pipeline", ["finished with bad records: 1", "[('cup', 1), ('tea', 5)]"]),
         pytest.param("word_count", ["|   a|  400|"], marks=pytest.mark.slow),
         pytest.param("join_streams", ["50 of 100 orders are paid"], marks=pytest.mark.slow),
         pytest.param("topic_to_parquet", ["1000 rows", "2000 rows in Parquet, 2000"], marks=pytest.mark.slow),

@@ -29,10 +29,10 @@ from penstock.cli.demo_orders import OrderStream
 from penstock.cli.demo_pipeline import TOPICS, lay_out, newest_revenue, parquet_size
 from penstock.cli.demo_topics import Feed, Results
 from penstock.cli.demo_view import Sight, line, next_steps, picture, sent_text
-from penstock.cli.doctor_checks import OK, check_java, check_spark
+from penstock.cli.doctor_checks import OK, check_java, check_pipelines, check_spark
 from penstock.cli.failure import ExitCode, Failure
 from penstock.cli.kafka_admin import NewTopic
-from penstock.cli.output import note, print_line
+from penstock.cli.output import can_draw, note, print_line
 from penstock.cli.owned_process import OwnedProcess
 from penstock.pipelines.status import PipelineStatus, State
 
@@ -89,9 +89,10 @@ def demo(
 
 
 def _check_needs() -> None:
-    for finding in (check_spark(), check_java()):
+    for finding in (check_pipelines(), check_spark(), check_java()):
         if finding.status != OK:
-            raise Failure(f"the demo needs Spark: {finding.check} {finding.text}; {finding.advice}", ExitCode.NOT_FOUND)
+            text = f"the demo runs a pipeline on Spark: {finding.check}: {finding.text}; {finding.advice}"
+            raise Failure(text, ExitCode.NOT_FOUND)
 
 
 @contextmanager
@@ -247,7 +248,7 @@ def _show(shown: _Shown, asked: threading.Event, seconds: float | None) -> None:
 
 @contextmanager
 def _screen(shown: _Shown, ends: str) -> Iterator[Callable[[], None]]:
-    if sys.stdout.isatty():
+    if can_draw():
         with Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
             yield lambda: live.update(picture(shown.look(), ends), refresh=True)
         return

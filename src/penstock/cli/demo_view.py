@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,8 @@ from penstock.cli.pipeline_view import STATE_STYLES, report
 from penstock.pipelines.status import PipelineStatus
 
 SHOWN_CHARS_MAX = 100
+#: The program sqlite3 is a package of its own on most systems.
+WITHOUT_SQLITE3 = 'import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]), sep="\\n")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +108,15 @@ def _short(text: str | None) -> str:
 
 def next_steps(sight: Sight) -> list[str]:
     """What to try in another terminal while it runs."""
+    path = [] if shutil.which("penstock") else [f"  export PATH={Path(sys.executable).parent}:$PATH"]
+    look = "sqlite3" if shutil.which("sqlite3") else f"{sys.executable} -c '{WITHOUT_SQLITE3}'"
     return [
         "To try in another terminal:",
+        *path,
         f"  export PENSTOCK_BOOTSTRAP={sight.bootstrap}",
         f"  penstock consume {REVENUE_TOPIC} --follow        penstock consume {DEAD_TOPIC} --format '%h %v'",
         f"  echo '{{\"oops\"' | penstock produce {ORDERS_TOPIC}   and see it among the broken ones",
         f"  penstock pipeline status --state {sight.folder}/.penstock        penstock cluster status --watch",
-        f"  sqlite3 {sight.folder}/{DATABASE} 'select * from revenue'",
+        f"  {look} {sight.folder}/{DATABASE} 'select * from revenue'",
         f"  your editor on {sight.folder}/{PIPELINE_FILE}, then penstock pipeline check on it",
     ]

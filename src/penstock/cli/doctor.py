@@ -19,6 +19,7 @@ from penstock.cli.doctor_checks import (
     check_event_loop,
     check_java,
     check_open_files,
+    check_pipelines,
     check_port,
     check_program,
     check_python,
@@ -59,6 +60,7 @@ def doctor(
         check_port(port, brokers_own_port),
         check_java(),
         check_spark(),
+        check_pipelines(),
         check_program("kcat", "trying things by hand", "install kcat from your system's packages"),
         broker,
     ]

@@ -33,6 +33,7 @@ OPEN_FILES_MIN = 4096
 FREE_BYTES_WARN = 5 << 30
 FREE_BYTES_FAIL = 256 << 20
 PROGRAM_S_MAX = 20
+PIPELINE_MODULES = ("yaml", "fastavro", "psycopg", "pymysql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,15 @@ def check_spark() -> Finding:
         return Finding("pyspark", OK, version("pyspark"))
     except PackageNotFoundError:
         return Finding("pyspark", WARN, 'not found (only needed for format("penstock") and pipelines)', advice)
+
+
+def check_pipelines() -> Finding:
+    """What `penstock pipeline` needs beside Spark: formats, and the drivers of databases."""
+    missing = [module for module in PIPELINE_MODULES if find_spec(module) is None]
+    if not missing:
+        return Finding("pipelines", OK, ", ".join(PIPELINE_MODULES))
+    text = f"{', '.join(missing)} not found (only needed for pipelines)"
+    return Finding("pipelines", WARN, text, "pip install 'penstock[pipelines]'")
 
 
 def check_broker(connection: Connection) -> tuple[Finding, dict[int, tuple[int, int]]]:

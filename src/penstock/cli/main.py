@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from penstock import __version__
 from penstock.cli.failure import ExitCode, Failure
-from penstock.cli.options import markup_mode
+from penstock.cli.options import family, markup_mode
 
 CommandFunction = Callable[..., Any]
 
@@ -30,6 +30,8 @@ class Command:
     name: str
     help: str
     load: Callable[[], CommandFunction | typer.Typer]
+    extra: str = ""
+    """What it needs beside penstock alone: `pip install 'penstock[…]'`."""
 
 
 def _up() -> CommandFunction:
@@ -123,9 +125,37 @@ def _log() -> typer.Typer:
 
 
 def _pipeline() -> typer.Typer:
-    from penstock.cli.pipeline import app
+    return _family_of(PIPELINE_COMMANDS, PipelineTable, "Write, check, run and watch data pipelines on Spark.")
 
-    return app
+
+def _pipeline_new() -> CommandFunction:
+    from penstock.cli.pipeline_new import new
+
+    return new
+
+
+def _pipeline_check() -> CommandFunction:
+    from penstock.cli.pipeline_run import check
+
+    return check
+
+
+def _pipeline_run() -> CommandFunction:
+    from penstock.cli.pipeline_run import run
+
+    return run
+
+
+def _pipeline_status() -> CommandFunction:
+    from penstock.cli.pipeline_service_commands import status
+
+    return status
+
+
+def _pipeline_up() -> CommandFunction:
+    from penstock.cli.pipeline_service_commands import up
+
+    return up
 
 
 def _demo() -> CommandFunction:
@@ -160,14 +190,24 @@ COMMANDS = (
     Command("demo", "Show a cluster and a pipeline at work, with nothing prepared.", _demo),
     Command("doctor", "Check this machine and say what to do.", _doctor),
 )
+#: A table of its own, because Spark is slow to load and only two of them need it.
+PIPELINE_COMMANDS = (
+    Command("new", "Write a commented file to start from.", _pipeline_new, "pipelines"),
+    Command("check", "Find mistakes without running it, and draw the plan.", _pipeline_check, "pipelines"),
+    Command("run", "Run it until Ctrl-C; started again, it goes on where it was.", _pipeline_run, "pipelines"),
+    Command("status", "Show what every pipeline is doing.", _pipeline_status, "pipelines"),
+    Command("up", "Run every pipeline of a folder, as a service.", _pipeline_up, "pipelines"),
+)
 
 
 class CommandTable(TyperGroup):
     """The root of the program: shows placeholders, runs the real commands."""
 
+    rows: tuple[Command, ...] = COMMANDS
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        row = next((row for row in COMMANDS if row.name == name), None)
+        row = next((row for row in self.rows if row.name == name), None)
         return name, command if row is None else _real_command(row), rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -180,8 +220,14 @@ class CommandTable(TyperGroup):
         return outcome
 
 
+class PipelineTable(CommandTable):
+    """The same for `penstock pipeline`."""
+
+    rows = PIPELINE_COMMANDS
+
+
 def _real_command(row: Command) -> Any:
-    loaded = row.load()
+    loaded = _load(row)
     if not isinstance(loaded, typer.Typer):
         app = typer.Typer(add_completion=False, rich_markup_mode=markup_mode())
         app.command(row.name)(loaded)
@@ -189,6 +235,17 @@ def _real_command(row: Command) -> Any:
     command = typer.main.get_command(loaded)
     command.name = row.name
     return command
+
+
+def _load(row: Command) -> CommandFunction | typer.Typer:
+    try:
+        return row.load()
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if not row.extra or package == "penstock":
+            raise
+        text = f"this command needs {package}, which is not installed: pip install 'penstock[{row.extra}]'"
+        raise Failure(text, ExitCode.NOT_FOUND) from missing
 
 
 def _print_version(wanted: bool) -> None:
@@ -224,9 +281,19 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    for row in COMMANDS:
-        app.command(row.name, help=row.help)(_placeholder)
+    _add_placeholders(app, COMMANDS)
     return app
+
+
+def _family_of(rows: tuple[Command, ...], table: type[CommandTable], help_text: str) -> typer.Typer:
+    app = family(help_text, table)
+    _add_placeholders(app, rows)
+    return app
+
+
+def _add_placeholders(app: typer.Typer, rows: tuple[Command, ...]) -> None:
+    for row in rows:
+        app.command(row.name, help=row.help)(_placeholder)
 
 
 def run(arguments: list[str]) -> int:

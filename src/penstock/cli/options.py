@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from penstock.cli.failure import usage
 
@@ -59,9 +60,11 @@ def markup_mode() -> Literal["rich"] | None:
     return "rich" if sys.stdout.isatty() else None
 
 
-def family(help_text: str) -> typer.Typer:
-    """A typer app for a family of commands; without a command it prints its help."""
-    app = typer.Typer(help=help_text, add_completion=False, rich_markup_mode=markup_mode(), invoke_without_command=True)
+def family(help_text: str, table: type[TyperGroup] | None = None) -> typer.Typer:
+    """A typer app for a family of commands; without a command it prints its help. `table`: what finds the commands."""
+    app = typer.Typer(
+        cls=table, help=help_text, add_completion=False, rich_markup_mode=markup_mode(), invoke_without_command=True
+    )
 
     @app.callback(help=help_text)
     def show_help(context: typer.Context) -> None:

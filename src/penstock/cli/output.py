@@ -7,6 +7,7 @@ line, so that `cut` and `awk` need no tricks. With `--json` a command prints one
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,11 @@ UNDER_WAY = (
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "Stable": "green", "Empty": "dim"}
 STYLES.update(dict.fromkeys(UNDER_WAY, "yellow"))
 STYLES.update(dict.fromkeys(("silent", "away", "disk failed"), "bold red"))
+
+
+def can_draw() -> bool:
+    """Whether stdout is a terminal on which a picture can be drawn anew; otherwise lines are printed."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def print_json(document: Any) -> None:

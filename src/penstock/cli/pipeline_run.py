@@ -12,6 +12,7 @@ import typer
 from penstock.cli.failure import ExitCode, Failure
 from penstock.cli.options import Json, key_values
 from penstock.cli.output import note, print_json, print_line
+from penstock.cli.pipeline_options import Master, SparkSettings, StateFolder
 from penstock.cli.pipeline_view import open_view
 from penstock.pipelines.checking import check_pipeline
 from penstock.pipelines.reading import read_file
@@ -22,17 +23,9 @@ from penstock.pipelines.specification import Pipeline
 from penstock.pipelines.status import AlreadyRunning, State, default_state_folder, held_lock
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline's file.", show_default=False)]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="MASTER", help="Where Spark runs.", show_default="local[*]")
-]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")]
-StateFolder = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="FOLDER", help="Checkpoints and status.", show_default=".penstock beside FILE"),
-]
 
 
-def check(file: File, as_json: Json = False, master: Master = None, conf: Conf = None) -> None:
+def check(file: File, as_json: Json = False, master: Master = None, conf: SparkSettings = None) -> None:
     """Find mistakes without running it, and draw the plan."""
     try:
         pipeline = read_file(file)
@@ -74,7 +67,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Process what is there, then end.")] = False,
     as_json: Json = False,
     master: Master = None,
-    conf: Conf = None,
+    conf: SparkSettings = None,
     state: StateFolder = None,
 ) -> None:
     """Run it until Ctrl-C; started again, it goes on where it was."""

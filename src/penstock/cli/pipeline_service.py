@@ -17,7 +17,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
@@ -26,6 +28,7 @@ from penstock.pipelines.reading import read_file
 from penstock.pipelines.reading_nodes import PipelineMistakes
 from penstock.pipelines.service import Action, Check, Kill, Reading, Rules, Say, Service, Start, Stop
 from penstock.pipelines.service_status import ServiceStatus, only_service, write_service_status
+from penstock.pipelines.specification import PythonStep
 from penstock.pipelines.status import State, read_status
 
 SUFFIXES = (".yaml", ".yml")
@@ -51,6 +54,17 @@ class _Checked:
         self.process = process
         self.digest = digest
         self.until_s = until_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a file says, for as long as it does not change."""
+
+    stamp: str
+    name: str
+    problem: str | None
+    modules: tuple[Path, ...] = ()
+    """the files of the Python functions that it names"""
 
 
 class _Starting:
@@ -84,6 +98,8 @@ class FolderService:
         self._tell = tell
         self._service = Service(rules or Rules())
         self._readings: dict[str, Reading] = {}
+        self._looked: dict[str, _Looked] = {}
+        self._was_empty = False
         self._running: dict[str, OwnedProcess] = {}
         self._checks: dict[str, _Checked] = {}
         self._to_start: deque[str] = deque()
@@ -147,6 +163,11 @@ class FolderService:
                 if reading is not None:
                     found[path.name] = reading
         self._readings = found
+        if not found and not self._was_empty:
+            self._tell(
+                self._folder.name, "there are no pipelines (*.yaml) in this folder; they start as they appear", False
+            )
+        self._was_empty = not found
         return found
 
     def _read(self, path: Path) -> Reading | None:
@@ -159,10 +180,13 @@ class FolderService:
             return None
         except OSError as error:
             return Reading("", path.stem, str(error.strerror))
-        # with the time, so that `touch` makes a pipeline start anew, say after its Python functions have changed
-        digest = hashlib.sha256(content + str(about.st_mtime_ns).encode()).hexdigest()
-        before = self._readings.get(path.name)
-        return before if before is not None and before.digest == digest else _reading(path, digest)
+        # with the time, so that `touch` makes a pipeline start anew, say after a schema file has changed
+        stamp = hashlib.sha256(content + str(about.st_mtime_ns).encode()).hexdigest()
+        looked = self._looked.get(path.name)
+        if looked is None or looked.stamp != stamp:
+            looked = self._looked[path.name] = _look_into(path, stamp)
+        times = "".join(f" {_changed_ns(module)}" for module in looked.modules)
+        return Reading(hashlib.sha256(f"{stamp}{times}".encode()).hexdigest(), looked.name, looked.problem)
 
     def _take_in_ends(self, now_s: float) -> None:
         for file, process in list(self._running.items()):
@@ -208,7 +232,7 @@ class FolderService:
 
     def _check(self, file: str, digest: str, now_s: float) -> None:
         try:
-            process = OwnedProcess([*self._program, "check", str(self._folder / file)])
+            process = OwnedProcess([*self._program, "check", str(self._folder / file), *_settings(self._options)])
         except OSError as error:
             self._perform(self._service.checked(file, digest, f"it cannot be checked: {error}", now_s), now_s)
             return
@@ -265,14 +289,36 @@ def _has_started(state_folder: Path, name: str, since_s: float) -> bool:
 
 def _mistakes(check: OwnedProcess, file: str) -> str:
     """What a check said about the file: each mistake is a line that begins with it."""
-    told = [line.removeprefix(file).lstrip(":") for line in check.last_errors if line.startswith(file)]
-    return "; ".join(line.strip() for line in told if " note: " not in line) or check.why()
+    told = [line.removeprefix(file).lstrip(":").strip() for line in check.last_errors if line.startswith(file)]
+    told = [f"line {line}" if line[:1].isdecimal() else line for line in told]
+    return "; ".join(line for line in told if " note: " not in line) or check.why()
 
 
-def _reading(path: Path, digest: str) -> Reading:
+def _settings(options: Sequence[str]) -> list[str]:
+    """Spark's settings, which a check needs as well; it runs here, whatever the master is."""
+    pairs = pairwise(options)
+    return [word for name, value in pairs if name == "--conf" for word in (name, value)]
+
+
+def _look_into(path: Path, stamp: str) -> _Looked:
     try:
-        return Reading(digest, read_file(path).name)
+        pipeline = read_file(path)
     except PipelineMistakes as found:
-        return Reading(digest, path.stem, "; ".join(str(mistake) for mistake in found.mistakes))
+        return _Looked(stamp, path.stem, "; ".join(str(mistake) for mistake in found.mistakes))
     except OSError as error:
-        return Reading(digest, path.stem, str(error.strerror))
+        return _Looked(stamp, path.stem, str(error.strerror))
+    named = {step.module for step in pipeline.steps.values() if isinstance(step, PythonStep)}
+    return _Looked(stamp, pipeline.name, None, tuple(_file_of(path.parent, module) for module in sorted(named)))
+
+
+def _file_of(folder: Path, module: str) -> Path:
+    """Where a module of the user's project would be; one that is installed is not there, and does not change."""
+    place = folder.joinpath(*module.split("."))
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def _changed_ns(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -9,9 +9,10 @@ import typer
 
 from penstock.cli.failure import usage
 from penstock.cli.options import Json
+from penstock.cli.pipeline_options import Master, SparkSettings, StateFolder
 from penstock.cli.pipeline_status import show, watch
 from penstock.cli.pipeline_up import run_folder
-from penstock.pipelines.status import STATE_FOLDER_VARIABLE, all_statuses, default_state_folder
+from penstock.pipelines.status import all_statuses, default_state_folder
 
 WATCH_INTERVAL_S = 2.0
 
@@ -20,26 +21,6 @@ def _known_names(incomplete: str) -> list[str]:
     """For tab completion: the pipelines that ran from this folder."""
     statuses = all_statuses(default_state_folder(Path()))
     return [status.name for status in statuses if status.name.startswith(incomplete)]
-
-
-StateFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--state",
-        metavar="DIR",
-        envvar=STATE_FOLDER_VARIABLE,
-        file_okay=False,
-        show_default="'.penstock' beside the pipeline",
-        help="Where checkpoints and status are kept.",
-    ),
-]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs.", show_default="local[*]")
-]
-SparkSettings = Annotated[
-    list[str] | None,
-    typer.Option("--conf", "-c", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
-]
 
 
 def status(

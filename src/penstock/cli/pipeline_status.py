@@ -19,7 +19,7 @@ from rich.text import Text
 
 from penstock.cli.byte_sizes import format_bytes
 from penstock.cli.failure import ExitCode, Failure, did_you_mean
-from penstock.cli.output import note, print_heading, print_json, print_line, print_table, rich_table
+from penstock.cli.output import can_draw, note, print_heading, print_json, print_line, print_table, rich_table
 from penstock.cli.pipeline_view import (
     STATE_STYLES,
     Rows,
@@ -32,8 +32,9 @@ from penstock.cli.pipeline_view import (
 )
 from penstock.pipelines.service import Doing, Report
 from penstock.pipelines.service_status import living_services
-from penstock.pipelines.status import PipelineStatus, State, all_statuses
+from penstock.pipelines.status import STATE_FOLDER, PipelineStatus, State, all_statuses
 
+NEAR_MAX = 3
 COLUMNS = ("PIPELINE", "STATE", "FOR", "ROWS/S", "LAG", "HELD BACK", "BATCH", "STATE ROWS", "BAD", "SERVICE", "FILE")
 
 
@@ -98,7 +99,7 @@ def show(state_folder: Path, names: Collection[str], *, as_json: bool) -> ExitCo
     if as_json:
         print_json([line.to_document() for line in lines])
     elif not lines:
-        note(f"no pipeline has run with the state folder {state_folder}: start one with 'penstock pipeline run FILE'")
+        note(f"no pipeline has run with the state folder {state_folder}: {_advice(state_folder)}")
     else:
         print_table(*overview(lines, time.time()))
         for line in lines:
@@ -106,9 +107,17 @@ def show(state_folder: Path, names: Collection[str], *, as_json: bool) -> ExitCo
     return ExitCode.DEGRADED if any(line.is_bad for line in lines) else ExitCode.OK
 
 
+def _advice(state_folder: Path) -> str:
+    """Where others have run, if that is one step away: who runs a folder as a service is often beside it."""
+    near = sorted(place for place in state_folder.parent.glob(f"*/{STATE_FOLDER}") if all_statuses(place))
+    if near and state_folder.name == STATE_FOLDER:
+        return "try " + " or ".join(f"--state {place}" for place in near[:NEAR_MAX])
+    return "start one with 'penstock pipeline run FILE'"
+
+
 def watch(state_folder: Path, names: Collection[str], interval_s: float, *, as_json: bool) -> None:
     """Again and again, until Ctrl-C."""
-    if as_json or not sys.stdout.isatty():
+    if as_json or not can_draw():
         while True:
             for line in chosen(gather(state_folder), names, state_folder):
                 print_line(json.dumps(line.to_document()) if as_json else _short(line))

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.byte_sizes import format_bytes
-from penstock.cli.output import print_line, rich_table
+from penstock.cli.output import can_draw, print_line, rich_table
 from penstock.pipelines.status import PipelineStatus, QueryStatus, SourceStatus, State
 
 Show = Callable[[PipelineStatus], None]
@@ -114,9 +114,10 @@ def format_duration(seconds: float) -> str:
 def lines_of(status: PipelineStatus, before: PipelineStatus | None) -> list[str]:
     """What is new since the status before: one line for the state, and one for each query that finished a batch."""
     taken = f"{datetime.fromtimestamp(status.changed_s, UTC):%Y-%m-%dT%H:%M:%SZ} {status.name}"
-    lines = []
+    state = []
     if before is None or before.state is not status.state:
-        lines.append(f"{taken} state={status.state.value} pid={status.pid}")
+        state.append(f"{taken} state={status.state.value} pid={status.pid}")
+    lines = state if status.is_alive else []
     batches = {query.name: query.batch_id for query in before.queries} if before else {}
     lines += [
         f"{taken} {_query_line(query)}"
@@ -124,7 +125,10 @@ def lines_of(status: PipelineStatus, before: PipelineStatus | None) -> list[str]
         if query.batch_id >= 0 and query.batch_id != batches.get(query.name)
     ]
     told = set(errors(before)) if before else set()
-    return lines + [f"{taken} error={json.dumps(error)}" for error in errors(status) if error not in told]
+    lines += [] if status.is_alive else state  # an end comes behind the batches before it
+    return lines + [
+        f"{taken} error={json.dumps(error, ensure_ascii=False)}" for error in errors(status) if error not in told
+    ]
 
 
 def _query_line(query: QueryStatus) -> str:
@@ -152,7 +156,7 @@ def open_view(*, as_json: bool = False) -> Iterator[Show]:
     """Where to give each new status to, for as long as the pipeline runs."""
     if as_json:
         yield _json_lines()
-    elif sys.stdout.isatty():
+    elif can_draw():
         with Live(console=Console(highlight=False), auto_refresh=False) as live:
             yield lambda status: live.update(picture(status), refresh=True)
     else:

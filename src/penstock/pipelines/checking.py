@@ -18,11 +18,12 @@ from penstock.columnar.cluster import Cluster
 from penstock.columnar.commit_many import is_offered
 from penstock.columnar.errors import ColumnarError
 from penstock.columnar.settings import ClientSettings
+from penstock.pipelines.reading_loops import reads_topic
 from penstock.pipelines.reading_nodes import Mistake, did_you_mean
 from penstock.pipelines.relational.failures import RelationalError
 from penstock.pipelines.relational.table_sink_options import parse_sink_options
 from penstock.pipelines.relational.target import check_target
-from penstock.pipelines.running import explained
+from penstock.pipelines.running_errors import explained
 from penstock.pipelines.running_frames import Frames
 from penstock.pipelines.running_sinks import (
     PlannedQuery,
@@ -32,6 +33,7 @@ from penstock.pipelines.running_sinks import (
     sink_query,
     table_options,
 )
+from penstock.pipelines.spark_errors import in_short
 from penstock.pipelines.specification import (
     BadRecordsToTopic,
     FileSource,
@@ -49,7 +51,10 @@ from penstock.pipelines.specification import (
     TopicSource,
 )
 
-_PLACE = re.compile(r"line (\d+),? pos (\d+)")
+#: Where Spark sees a mistake: `pos` counts from 0, `position` from 1.
+_PLACE = re.compile(r"line (?P<line>\d+),? pos(?P<counts_from_1>ition)? (?P<column>\d+)")
+NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
+AGGREGATE_HINT = " (give the source a watermark and group by window(…) itself, or use a sink that takes output: update)"
 ASK_TIMEOUT_MS = "10000"
 
 
@@ -57,17 +62,21 @@ ASK_TIMEOUT_MS = "10000"
 class Findings:
     """What a check found."""
 
+    pipeline: Pipeline
     mistakes: list[Mistake] = field(default_factory=list)
     warnings: list[Mistake] = field(default_factory=list)
     plan: str = ""
 
     def wrong(self, key: str, text: str, line: int = 0) -> None:
-        self.mistakes.append(Mistake(line, key, text))
+        self.mistakes.append(Mistake(line or self.pipeline.line_of(key), key, text))
+
+    def worth_knowing(self, key: str, text: str) -> None:
+        self.warnings.append(Mistake(self.pipeline.line_of(key), key, text))
 
 
 def check_pipeline(spark: SparkSession, pipeline: Pipeline) -> Findings:
     """See the head of this file."""
-    findings = Findings()
+    findings = Findings(pipeline)
     best = _check_topics(pipeline, findings)
     frames = Frames(spark, pipeline)
     missing: set[str] = set()
@@ -96,9 +105,7 @@ def _problem(error: Exception) -> str:
         return str(error)
     if "Traceback" in str(error):
         return explained(error)
-    text = str(error).partition("\n'")[0].partition("\n\n")[0]
-    text = re.sub(r"^\[[A-Z_.]+\]\s*", "", text)
-    return re.sub(r"\s*SQLSTATE: \w+", "", text.partition(";")[0]).strip()
+    return in_short(error)
 
 
 def _check_step(frames: Frames, step: Step, missing: set[str], findings: Findings) -> None:
@@ -109,13 +116,26 @@ def _check_step(frames: Frames, step: Step, missing: set[str], findings: Finding
         frames.add_step(step)
     except (PySparkException, ValueError) as error:
         missing.add(step.name)
+        text = _no_table(error, frames) or _problem(error)
         found = _PLACE.search(str(error)) if isinstance(step, SqlStep) else None
-        line = step.line + int(found[1]) - 1 if found and isinstance(step, SqlStep) and step.line else 0
-        where = f" (line {found[1]}, position {int(found[2]) + 1} of the SQL)" if found else ""
-        findings.wrong(f"steps.{step.name}", f"{_problem(error)}{where}", line)
-    except Exception as error:  # the user's own function
-        missing.add(step.name)
-        findings.wrong(f"steps.{step.name}", f"the function failed: {type(error).__name__}: {error}")
+        line = step.line + int(found["line"]) - 1 if found and isinstance(step, SqlStep) and step.line else 0
+        findings.wrong(f"steps.{step.name}", f"{text}{_place_in_sql(found)}", line)
+
+
+def _place_in_sql(found: re.Match[str] | None) -> str:
+    if found is None:
+        return ""
+    column = int(found["column"]) + (0 if found["counts_from_1"] else 1)
+    return f" (line {found['line']}, position {column} of the SQL)"
+
+
+def _no_table(error: Exception, frames: Frames) -> str | None:
+    """What Spark says of a table that is not there is about databases of its own."""
+    if not isinstance(error, PySparkException) or error.getCondition() != NO_TABLE:
+        return None
+    name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
+    hint = did_you_mean(name, list(frames.tables)) or f"; there are {', '.join(frames.tables) or 'none'}"
+    return f"there is no source or earlier step {name!r}{hint}"
 
 
 def _needs(step: Step, missing: Iterable[str]) -> bool:
@@ -148,15 +168,11 @@ def _check_output(frames: Frames, query: PlannedQuery, key: str, sink: Sink, fin
     rows = frames.tables[sink.input]
     problem = output_problem(frames.spark, rows, query.output)
     if problem is not None:
-        hint = "give the source a watermark and group by window(…) itself, or use a sink that takes output: update"
-        findings.wrong(key, f"{_without_code(problem)} ({hint})")
+        hint = AGGREGATE_HINT if "aggregations without watermark" in problem else ""
+        findings.wrong(key, f"{in_short(problem)}{hint}")
     elif query.output is OutputMode.UPDATE and sink.output is None:
         text = "rows change while they are counted, so each batch writes those that changed (output: update)"
-        findings.warnings.append(Mistake(0, key, f"{text}; with a watermark and group by window(…) they come once"))
-
-
-def _without_code(text: str) -> str:
-    return re.sub(r"^\[[A-Z_.]+\]\s*", "", text)
+        findings.worth_knowing(key, f"{text}; with a watermark and group by window(…) they come once")
 
 
 # ── topics and guarantees ────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,8 +180,8 @@ def _without_code(text: str) -> str:
 
 def _check_topics(pipeline: Pipeline, findings: Findings) -> Guarantee | None:
     """Looks for the topics. What these brokers can promise to sinks; None if it is not known."""
-    wanted = _topics_of(pipeline)
-    if not wanted:
+    wanted, patterns = _topics_of(pipeline), _patterns_of(pipeline)
+    if not wanted and not patterns:
         return None
     settings = {"default.api.timeout.ms": ASK_TIMEOUT_MS, **pipeline.client, "bootstrap.servers": pipeline.brokers}
     try:
@@ -179,12 +195,19 @@ def _check_topics(pipeline: Pipeline, findings: Findings) -> Guarantee | None:
         if topic not in there:
             hint = did_you_mean(topic, list(there)) or f"; make it with 'penstock topic create {topic}'"
             findings.wrong(key, f"the topic {topic} does not exist{hint}")
+    for source in patterns:
+        if not any(reads_topic(source, topic) for topic in there):
+            findings.worth_knowing(f"sources.{source.name}.pattern", f"no topic matches {source.pattern} yet")
     for sink in pipeline.sinks.values():
         asked = pipeline.guarantee_of(sink)
         if isinstance(sink, TopicSink) and asked is Guarantee.EXACTLY_ONCE and not commits_many:
             text = "exactly once is asked for, and these brokers can only be written to at least once"
             findings.wrong(f"sinks.{sink.name}.guarantee", f"{text}: use Penstock brokers, or ask for at least once")
     return Guarantee.EXACTLY_ONCE if commits_many else Guarantee.AT_LEAST_ONCE
+
+
+def _patterns_of(pipeline: Pipeline) -> list[TopicSource]:
+    return [each for each in pipeline.sources.values() if isinstance(each, TopicSource) and each.pattern is not None]
 
 
 def _topics_of(pipeline: Pipeline) -> list[tuple[str, str]]:

@@ -10,12 +10,16 @@ the others. What becomes of those that have a reason is for `bad_records` to say
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType, TimestampType
 
 from penstock.pipelines.formats_avro import avro_decoded, avro_encoded, avro_struct
+from penstock.pipelines.reading_nodes import did_you_mean
+from penstock.pipelines.spark_errors import in_short
 from penstock.pipelines.specification import Format, FormatKind, TopicSink
 
 DATA = "_data"
@@ -33,11 +37,14 @@ class FormatError(ValueError):
 
 
 def data_struct(format: Format) -> StructType:
-    """The columns that values of this format have. FormatError, or Spark's ParseException for what it cannot read."""
+    """The columns that values of this format have. FormatError."""
     if format.kind is FormatKind.AVRO:
         return avro_struct(format.schema or "")
     if format.kind in (FormatKind.JSON, FormatKind.CSV):
-        struct = StructType.fromDDL(format.schema or "")
+        try:
+            struct = StructType.fromDDL(format.schema or "")
+        except ParseException as error:
+            raise FormatError(f"the schema cannot be read: {in_short(error)}") from None
         if not isinstance(struct, StructType) or not struct.fields:
             raise FormatError("the schema has no columns")
         return struct
@@ -96,6 +103,24 @@ def _text_reason(raw: DataFrame) -> Column:
 # ── to bytes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def check_options(spark: SparkSession, format: Format) -> None:
+    """FormatError for an option that Spark's reader and writer of this format do not know; they would say nothing."""
+    catalyst: Any = spark._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+    if format.kind is FormatKind.JSON:
+        known = catalyst.json.JSONOptions.getAllOptions()
+    elif format.kind is FormatKind.CSV:
+        known = catalyst.csv.CSVOptions.getAllOptions()
+    elif format.options:
+        raise FormatError(f"format_options belong to json and csv; {format.kind.value} has none")
+    else:
+        return
+    names = {name.lower(): name for name in known.mkString(",").split(",")}
+    for name in format.options:
+        if name.lower() not in names:
+            hint = did_you_mean(name, list(names.values())) or f"; there are {', '.join(sorted(names.values()))}"
+            raise FormatError(f"format_options: {name} is unknown to Spark{hint}")
+
+
 def encoded(rows: DataFrame, sink: TopicSink) -> DataFrame:
     """The records of rows: columns as `format("penstock")` takes them. FormatError."""
     columns = [name for name in rows.columns if name != sink.delete_when]
@@ -105,6 +130,7 @@ def encoded(rows: DataFrame, sink: TopicSink) -> DataFrame:
     if sink.format.kind is FormatKind.RAW:
         need_columns(rows, ("value",))
         return rows
+    check_options(rows.sparkSession, sink.format)
     records = _with_value(rows, sink.format, columns)
     kept: dict[str, Column] = {"value": F.col("_value")}
     if sink.delete_when:
@@ -124,7 +150,8 @@ def need_columns(rows: DataFrame, names: Sequence[str]) -> None:
     """FormatError unless all these columns are there."""
     missing = [name for name in names if name not in rows.columns]
     if missing:
-        raise FormatError(f"there is no column {', '.join(missing)}; there are {', '.join(rows.columns)}")
+        hint = did_you_mean(missing[0], rows.columns)
+        raise FormatError(f"there is no column {', '.join(missing)}{hint}; there are {', '.join(rows.columns)}")
 
 
 def _with_value(rows: DataFrame, format: Format, columns: list[str]) -> DataFrame:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from penstock.pipelines.reading_loops import loops
 from penstock.pipelines.reading_nodes import (
     Mistake,
     Node,
@@ -27,14 +28,11 @@ from penstock.pipelines.reading_sources import source_of, step_of
 from penstock.pipelines.reading_values import Place, bad_records_of, check_name, guarantee_of, interval_of, path_of
 from penstock.pipelines.specification import (
     DEFAULT_BROKERS,
-    BadRecordsToTopic,
     Pipeline,
     Sink,
     Source,
     Step,
     StopAtBadRecord,
-    TopicSink,
-    TopicSource,
 )
 
 KEYS = (
@@ -72,10 +70,10 @@ def _pipeline(root: Node, reader: Reader, file: Path | None) -> Pipeline:
         raise PipelineMistakes(reader.mistakes)
     folder = Path.cwd() if file is None else file.resolve().parent
     place = Place(folder, _connections(root.take("connections")))
+    names = _names(root, "sources")  # with those that have mistakes, which are told once and not of all who use them
     sources, steps = _sources(root, place), root.take("steps")
-    tables = tuple(sources)
-    made_steps = _steps(steps, tables)
-    sinks = _sinks(root, place, (*tables, *made_steps))
+    made_steps = _steps(steps, names)
+    sinks = _sinks(root, place, (*names, *_names(root, "steps")))
     brokers, client, spark = root.take("brokers"), root.take("client"), root.take("spark")
     trigger, checkpoints = root.take("trigger"), root.take("checkpoints")
     pipeline = Pipeline(
@@ -92,9 +90,11 @@ def _pipeline(root: Node, reader: Reader, file: Path | None) -> Pipeline:
         spark={} if spark is None else spark.as_settings(),
         checkpoints=None if checkpoints is None else path_of(checkpoints, place),
         file=file,
+        lines=reader.lines,
     )
     root.finish(KEYS)
-    _check_loops(root, pipeline)
+    for key, text in loops(pipeline):
+        reader.tell(pipeline.line_of(key), key, text)
     if reader.mistakes:
         raise PipelineMistakes(reader.mistakes)
     return pipeline
@@ -109,6 +109,11 @@ def _name(root: Node, file: Path | None) -> str:
     if name and (not set(name) <= _NAME_CHARACTERS or name[0] in ".-" or len(name) > PIPELINE_NAME_LENGTH_MAX):
         where.wrong(f"a pipeline's name is the name of a folder too: letters, digits and . _ -, not {name!r}")
     return name
+
+
+def _names(root: Node, key: str) -> tuple[str, ...]:
+    node = root.entries.get(key) if root.entries is not None else None
+    return () if node is None or node.entries is None else tuple(node.entries)
 
 
 def _brokers_of(node: Node) -> str:
@@ -142,11 +147,13 @@ def _steps(node: Node | None, tables: tuple[str, ...]) -> dict[str, Step]:
     if node is None or not node.mapping("steps by name"):
         return steps
     assert node.entries is not None
+    before = tables
     for name, each in node.entries.items():
         check_name(each, name)
         if name in tables:
             each.wrong(f"a source is called {name} already; give the step another name")
-        step = step_of(name, each, (*tables, *steps))
+        step = step_of(name, each, before)
+        before = (*before, name)
         if step is not None:
             steps[name] = step
     return steps
@@ -174,22 +181,3 @@ def _parts(root: Node, node: Node | None, what: str, make: Callable[[str, Node],
         if part is not None:
             parts[name] = part
     return parts
-
-
-def _check_loops(root: Node, pipeline: Pipeline) -> None:
-    """A topic that is read must not be written by the same pipeline: it would never end."""
-    read = {topic for source in pipeline.sources.values() if isinstance(source, TopicSource) for topic in source.topics}
-    for sink in pipeline.sinks.values():
-        if isinstance(sink, TopicSink) and sink.topic in read:
-            root.reader.tell(
-                root.line, f"sinks.{sink.name}.topic", f"{sink.topic} is a source too: it would feed itself"
-            )
-    bad = [pipeline.on_bad_record]
-    bad += [
-        each.on_bad_record for each in pipeline.sources.values() if isinstance(each, TopicSource) and each.on_bad_record
-    ]
-    for target in bad:
-        if isinstance(target, BadRecordsToTopic) and target.topic in read:
-            root.reader.tell(
-                root.line, "on_bad_record", f"{target.topic} is a source too: bad records would come again"
-            )

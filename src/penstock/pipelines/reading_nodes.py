@@ -58,6 +58,8 @@ class Reader:
     environment: Mapping[str, str]
     mistakes: list[Mistake] = field(default_factory=list)
     nodes: int = 0
+    lines: dict[str, int] = field(default_factory=dict)
+    """where each key stands"""
 
     def tell(self, line: int, key: str, text: str) -> None:
         self.mistakes.append(Mistake(line, key, text))
@@ -245,6 +247,7 @@ def _mapping_from_yaml(node: yaml.MappingNode, reader: Reader, key: str, depth: 
             )
             continue
         entries[name] = _from_yaml(value_node, reader, path, depth + 1)
+        reader.lines[path] = name_node.start_mark.line + 1
         if entries[name].text is None:
             entries[name].line = name_node.start_mark.line + 1
     return Node(reader, node.start_mark.line + 1, key, entries=entries, left=set(entries))

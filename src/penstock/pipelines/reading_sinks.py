@@ -73,9 +73,9 @@ def _topic_sink(name: str, source: str, node: Node, place: Place) -> TopicSink:
         guarantee_of(node.take("guarantee")),
         {} if options is None else options.as_settings(),
     )
-    if format.kind is FormatKind.RAW and (sink.key or sink.timestamp):
-        node.wrong("the format raw takes key, value, headers and timestamp from columns of these names")
-    if sink.delete_when and not sink.key and format.kind is not FormatKind.RAW:
+    if format.kind is FormatKind.RAW and (sink.key or sink.timestamp or sink.delete_when):
+        node.wrong("the format raw takes key, value (null deletes), headers and timestamp from columns of these names")
+    elif sink.delete_when and not sink.key:
         node.wrong("delete_when writes tombstones, which need a key")
     node.finish(TOPIC_KEYS)
     return sink

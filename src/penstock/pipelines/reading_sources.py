@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.pipelines.reading_nodes import Node
+from penstock.base.topic_patterns import PatternError, topic_matcher
+from penstock.pipelines.reading_nodes import Node, did_you_mean
 from penstock.pipelines.reading_values import (
     FORMAT_KEYS,
     Place,
@@ -65,7 +66,7 @@ def _topic_source(name: str, node: Node, place: Place) -> TopicSource:
         name,
         () if topic is None else _topics_of(topic),
         format,
-        None if pattern is None else pattern.as_text("a regular expression"),
+        None if pattern is None else _pattern_of(pattern),
         _include_of(node.take("include"), format.kind),
         "earliest" if start is None else _start_of(start),
         watermark_of(node.take("watermark")),
@@ -83,6 +84,15 @@ def _topics_of(node: Node) -> tuple[str, ...]:
     return (topic_of(node),)
 
 
+def _pattern_of(node: Node) -> str:
+    text = node.as_text("a regular expression")
+    try:
+        topic_matcher(text or ".")
+    except PatternError as error:
+        node.wrong(f"{node.what_it_is()} {error}")
+    return text
+
+
 def _include_of(node: Node | None, kind: FormatKind) -> tuple[str, ...]:
     if node is None:
         return ()
@@ -91,7 +101,8 @@ def _include_of(node: Node | None, kind: FormatKind) -> tuple[str, ...]:
     names = node.as_texts()
     for name in names:
         if name not in INCLUDABLE:
-            node.wrong(f"{name!r} is nothing that a record has; there are {', '.join(INCLUDABLE)}")
+            hint = did_you_mean(name, INCLUDABLE) or f"; there are {', '.join(INCLUDABLE)}"
+            node.wrong(f"{name!r} is nothing that a record has{hint}")
     return names
 
 
@@ -213,5 +224,6 @@ def _python_step(
     names = inputs.as_texts()
     for each in names:
         if each not in before:
-            inputs.wrong(f"there is no source or earlier step {each!r}; there are {', '.join(before) or 'none'}")
+            hint = did_you_mean(each, before) or f"; there are {', '.join(before) or 'none'}"
+            inputs.wrong(f"there is no source or earlier step {each!r}{hint}")
     return PythonStep(name, found["module"], found["function"], names, rest.watermark, rest.deduplicate)

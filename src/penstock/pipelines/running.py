@@ -9,17 +9,18 @@ Every query has its checkpoint in `<checkpoints>/<pipeline>/checkpoints/<query>`
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.pipelines.bad_records import STOPPED
+from penstock.pipelines.running_errors import explained
 from penstock.pipelines.running_frames import Frames
 from penstock.pipelines.running_progress import QueryProgress
 from penstock.pipelines.running_sinks import PlannedQuery, planned_queries, query_name
@@ -34,23 +35,6 @@ SOURCES_S_MAX = 60.0
 START_POLL_S = 0.05
 #: What Spark says of a query whose sources are not there yet.
 INITIALIZING = ("Initializing StreamExecution", "Initializing sources")
-ERROR_CHARACTERS_MAX = 1000
-#: What Spark says of a Python process that did not start within the ten seconds that it gives it.
-NOT_CONNECTED = "Python worker failed to connect back"
-TOO_BUSY = (
-    "Spark's Python worker did not start in time: the machine is too busy, or PYSPARK_PYTHON is a Python that does not "
-    "work. Started again, the pipeline goes on where it was"
-)
-#: The last line of a Python traceback; our own errors say what happened in the user's words, whatever they are called.
-STATE_DIFFERS = (
-    "what this sink remembers (counts, joins, what came before) was kept with other columns or steps. Take the change "
-    "back; or remove the checkpoint of this sink, and it begins anew"
-)
-_STATE_DIFFERS = re.compile(r"STATE_STORE_\w*SCHEMA\w*_NOT_COMPATIBLE|STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA")
-#: A record that stops the pipeline. Where Spark shows its plan, an expression follows instead of a reason.
-_BAD_RECORD = re.compile(rf"{STOPPED} (source [^:\n]+: (?!,)[^\n]+)")
-_OUR_ERROR = re.compile(r"penstock(?:\.\w+)+: ")
-_PYTHON_ERROR = re.compile(r"[\w.]*Error: ")
 
 Show = Callable[[PipelineStatus], None]
 
@@ -139,10 +123,13 @@ class Run:
 
     def _end(self, queries: list[StreamingQuery]) -> None:
         self._slots.end()
+        if self._stopping.is_set():
+            self.spark.sparkContext.setLogLevel("OFF")  # tasks that are cut off complain at length
         for query in queries:
             if query.isActive:
-                query.stop()
-                query.awaitTermination(STOP_S_MAX)
+                with suppress(PySparkException):  # it may fail at this moment, as another one has: that is told already
+                    query.stop()
+                    query.awaitTermination(STOP_S_MAX)
 
     def _tell(self, state: State, show: Show, error: str | None = None) -> None:
         queries = tuple(progress.status() for progress in self._progress)
@@ -150,21 +137,3 @@ class Run:
         self._status = replace(changed, last_error=error or self._status.last_error)
         write_status(self.state_folder, self._status)
         show(self._status)
-
-
-def explained(error: BaseException) -> str:
-    """The line of an error that says what happened; Spark wraps it in many."""
-    text = str(error)
-    if stopped := _BAD_RECORD.search(text):
-        told = stopped[1].strip()
-        return f"a record cannot be read: {told}. Mend it, or choose another on_bad_record: drop, or {{topic: …}}"
-    if NOT_CONNECTED in text:
-        return TOO_BUSY
-    if _STATE_DIFFERS.search(text):
-        return STATE_DIFFERS
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    useful = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace", "SQLSTATE", "==="))]
-    ours = [line.removeprefix(found[0]) for line in useful if (found := _OUR_ERROR.match(line))]
-    python = ours or [line for line in useful if _PYTHON_ERROR.match(line)]
-    chosen = (python or useful or [type(error).__name__])[-1 if python else 0]
-    return chosen[:ERROR_CHARACTERS_MAX]

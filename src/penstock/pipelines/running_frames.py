@@ -7,17 +7,24 @@ query of bad records reads the same. Checking and running use the same frames, s
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import sysconfig
+import traceback
 from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.pipelines.bad_records import TOPIC_PLACE, bad_with_reasons, counted, good, good_or_stop
-from penstock.pipelines.formats import DATA, data_struct, decoded, need_columns
+from penstock.pipelines.file_headers import without_headers
+from penstock.pipelines.formats import DATA, check_options, decoded, need_columns
+from penstock.pipelines.reading_nodes import did_you_mean
+from penstock.pipelines.running_errors import told_of
+from penstock.pipelines.spark_errors import in_short
 from penstock.pipelines.specification import (
     DropBadRecords,
     FileSource,
@@ -38,6 +45,13 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 RAW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 
 
+#: What Spark's parser makes of SQL that changes something or asks about the database.
+COMMANDS = tuple(
+    f"org.apache.spark.sql.catalyst.{name}"
+    for name in ("plans.logical.Command", "plans.logical.ParsedStatement", "analysis.UnresolvedExecuteImmediate")
+)
+
+
 class StepError(ValueError):
     """A Python step that cannot be used."""
 
@@ -53,23 +67,41 @@ class Frames:
     def build(self) -> None:
         """All sources and steps, in order; the first that fails says why."""
         for source in self.pipeline.sources.values():
-            self.add_source(source)
+            with told_of(f"sources.{source.name}"):
+                self.add_source(source)
         for step in self.pipeline.steps.values():
-            self.add_step(step)
+            with told_of(f"steps.{step.name}"):
+                self.add_step(step)
 
     def add_source(self, source: Source) -> None:
         frame = self._finished(self._source(source), source)
         self._keep(source.name, frame)
 
     def add_step(self, step: Step) -> None:
-        frame = self.spark.sql(step.sql) if isinstance(step, SqlStep) else self._python(step)
+        frame = self._sql(step) if isinstance(step, SqlStep) else self._python(step)
         self._keep(step.name, self._finished(frame, step))
+
+    def _sql(self, step: SqlStep) -> DataFrame:
+        """Spark carries out a command as soon as it sees it, so a step must be a query."""
+        jvm_session: Any = self.spark._jsparkSession
+        if self._is_command(jvm_session.sessionState().sqlParser().parsePlan(step.sql)):
+            raise StepError("this is a command; a step is a query, such as select … from …")
+        return self.spark.sql(step.sql)
+
+    def _is_command(self, plan: Any) -> bool:
+        jvm: Any = self.spark._jvm
+        if any(jvm.py4j.reflection.TypeUtil.isInstanceOf(kind, plan) for kind in COMMANDS):
+            return True
+        children = plan.children()
+        return any(self._is_command(children.apply(number)) for number in range(children.size()))
 
     def _keep(self, name: str, frame: DataFrame) -> None:
         frame.createOrReplaceTempView(name)
         self.tables[name] = frame
 
     def _source(self, source: Source) -> DataFrame:
+        if not isinstance(source, TableSource):
+            check_options(self.spark, source.format)
         if isinstance(source, TableSource):
             return self._table(source)
         return self._topic(source) if isinstance(source, TopicSource) else self._files(source)
@@ -132,11 +164,8 @@ class Frames:
         reader: Any = self.spark.read if source.is_lookup else self.spark.readStream
         lines = reader.format("text").options(**source.options).load(source.path)
         rows = lines.select("value", F.col("_metadata.file_path").alias("file"))
-        has_header = source.format.options.get("header", "").lower() == "true"
-        if source.format.kind is FormatKind.CSV and has_header:
-            separator = source.format.options.get("sep", ",")
-            names = separator.join(field.name for field in data_struct(source.format).fields)
-            rows = rows.where(F.col("value") != names)
+        if source.format.kind is FormatKind.CSV and source.format.options.get("header", "").lower() == "true":
+            rows = without_headers(lines)
         return decoded(rows.where(F.trim("value") != ""), source.format)
 
     def _table(self, source: TableSource) -> DataFrame:
@@ -148,18 +177,39 @@ class Frames:
     # ── Python ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _python(self, step: PythonStep) -> DataFrame:
-        where = f"{step.module}:{step.function}"
+        where, folder = f"{step.module}:{step.function}", self.pipeline.folder
         try:
-            function = getattr(importlib.import_module(step.module), step.function)
+            module = importlib.import_module(step.module)
         except ImportError as error:
-            raise StepError(f"{where} cannot be imported, looking in {self.pipeline.folder} first: {error}") from error
-        except AttributeError:
-            raise StepError(f"the module {step.module} has no function {step.function}") from None
-        _send_modules_of(self.pipeline.folder)
-        result = function(*(self.tables[name] for name in step.inputs))
+            raise StepError(f"{where} cannot be imported, looking in {folder} first: {error}") from error
+        except Exception as error:  # whatever the user's module does
+            raise StepError(f"the module {step.module} cannot be loaded: {_told(error, folder)}") from error
+        function = getattr(module, step.function, None)
+        if not callable(function):
+            known = [name for name, each in vars(module).items() if inspect.isfunction(each)]
+            raise StepError(
+                f"the module {step.module} has no function {step.function}{did_you_mean(step.function, known)}"
+            )
+        _send_modules_of(folder)
+        try:
+            result = function(*(self.tables[name] for name in step.inputs))
+        except Exception as error:
+            raise StepError(f"{where} failed: {_told(error, folder)}") from error
         if not isinstance(result, DataFrame):
             raise StepError(f"{where} must return a DataFrame, and returned {type(result).__name__}")
         return result
+
+
+def _told(error: Exception, folder: Path) -> str:
+    """An error of the user's own code, with the last place of it that is in the user's project."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, PySparkException):
+        text = in_short(error)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_relative_to(folder) and not INSTALLED.intersection(file.parts):
+            return f"{text} ({file.relative_to(folder)}, line {frame.lineno})"
+    return text
 
 
 def _send_modules_of(folder: Path) -> None:

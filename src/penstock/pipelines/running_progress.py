@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.pipelines.running_errors import explained
 from penstock.pipelines.running_sinks import PlannedQuery
 from penstock.pipelines.running_sources import SlotWatch, source_name
 from penstock.pipelines.specification import Pipeline
@@ -41,7 +42,7 @@ class QueryProgress:
             rows_total=self._rows,
             bad_records=self._bad,
             is_active=self.query.isActive,
-            last_error=None if error is None else str(error).splitlines()[0],
+            last_error=None if error is None else explained(error),
         )
         return base if self._last is None else self._with_batch(base, self._last)
 

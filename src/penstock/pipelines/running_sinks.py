@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from penstock.pipelines.bad_records import dead_columns, dead_letters
-from penstock.pipelines.formats import encoded, need_columns
+from penstock.pipelines.formats import FormatError, encoded, need_columns
 from penstock.pipelines.named_writes import NamedWrites
 from penstock.pipelines.parquet_folder import ParquetFolder
 from penstock.pipelines.relational.table_sink_options import parse_sink_options
 from penstock.pipelines.relational.target import check_columns
+from penstock.pipelines.running_errors import told_of
 from penstock.pipelines.running_frames import TABLES, TOPICS, Frames, client_options
 from penstock.pipelines.specification import (
     BadRecordsToParquet,
@@ -32,6 +34,8 @@ from penstock.pipelines.specification import (
 
 #: How Spark's plan calls a data source that is read as a stream.
 STREAM_OF_A_SOURCE = "StreamingRelationV2"
+#: Columns that have a day.
+DAYS = (DateType, TimestampType, TimestampNTZType)
 DELIVERY = {Guarantee.EXACTLY_ONCE: "exactly-once", Guarantee.AT_LEAST_ONCE: "at-least-once"}
 
 
@@ -51,7 +55,10 @@ class PlannedQuery:
 def planned_queries(frames: Frames) -> list[PlannedQuery]:
     """All queries of a pipeline whose frames are built."""
     pipeline = frames.pipeline
-    queries = [sink_query(frames, sink) for sink in pipeline.sinks.values()]
+    queries = []
+    for sink in pipeline.sinks.values():
+        with told_of(f"sinks.{sink.name}"):
+            queries.append(sink_query(frames, sink))
     for source in pipeline.sources.values():
         if isinstance(source, TableSource) or source.format.kind in (FormatKind.RAW, FormatKind.PARQUET):
             continue
@@ -133,6 +140,10 @@ def table_options(sink: TableSink) -> dict[str, str]:
 
 def _parquet_query(frames: Frames, name: str, kind: str, rows: DataFrame, sink: ParquetSink) -> PlannedQuery:
     need_columns(rows, (*sink.partition_by, *filter(None, (sink.date_column,))))
+    if sink.date_column and not isinstance(days := rows.schema[sink.date_column].dataType, DAYS):
+        raise FormatError(
+            f"date: the column {sink.date_column} is {days.simpleString()}; make it a date or a time in a step"
+        )
     folder = ParquetFolder(sink.path, f"{frames.pipeline.name}-{name}", sink.date_column, sink.partition_by)
     writer = rows.writeStream.foreachBatch(folder.write).outputMode("append")
     return PlannedQuery(name, kind, f"parquet {sink.path}", rows, writer, OutputMode.APPEND)
@@ -160,8 +171,11 @@ def query_name(pipeline: Pipeline, name: str) -> str:
 
 
 def possible_output(spark: SparkSession, rows: DataFrame) -> OutputMode:
-    """Append if Spark can hand on every row once; otherwise the rows that have changed."""
-    return OutputMode.APPEND if output_problem(spark, rows, OutputMode.APPEND) is None else OutputMode.UPDATE
+    """Append if Spark can hand on every row once, otherwise the rows that have changed; append if neither goes."""
+    for output in (OutputMode.APPEND, OutputMode.UPDATE):
+        if output_problem(spark, rows, output) is None:
+            return output
+    return OutputMode.APPEND
 
 
 def output_problem(spark: SparkSession, rows: DataFrame, output: OutputMode) -> str | None:

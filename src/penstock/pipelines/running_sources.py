@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.pipelines.reading_loops import reads_topic
 from penstock.pipelines.relational.failures import RelationalError
 from penstock.pipelines.relational.slot import SlotStatus, slot_status
 from penstock.pipelines.specification import FileSource, Pipeline, TableSource, TopicSource
@@ -28,7 +29,7 @@ def source_name(pipeline: Pipeline, end_offset: Mapping[str, Any], description: 
     mode = next((mode for mark, mode in OFFSET_MARKS.items() if mark in end_offset), None)
     for source in pipeline.sources.values():
         if isinstance(source, TopicSource):
-            fits = any(topic in end_offset for topic in source.topics)
+            fits = any(isinstance(ends, dict) and reads_topic(source, topic) for topic, ends in end_offset.items())
         elif isinstance(source, TableSource):
             fits = mode is not None and source.mode == mode
         else:

@@ -262,6 +262,8 @@ class Pipeline:
     checkpoints: str | None = None
     """where checkpoints are, such as a folder of HDFS; None: in the state folder"""
     file: Path | None = None
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """where each key stands in the file, such as `sinks.to_topic.key`"""
 
     @property
     def folder(self) -> Path:
@@ -276,6 +278,12 @@ class Pipeline:
         wanted = source.on_bad_record or self.on_bad_record
         is_lookup = isinstance(source, FileSource) and source.is_lookup
         return StopAtBadRecord() if is_lookup and not isinstance(wanted, DropBadRecords) else wanted
+
+    def line_of(self, key: str) -> int:
+        """Where a key stands in the file, or else the nearest one around it; 0 if nobody knows."""
+        while key and key not in self.lines:
+            key = key.rpartition(".")[0]
+        return self.lines.get(key, 0)
 
     def guarantee_of(self, sink: Sink) -> Guarantee | None:
         """What was asked of a sink."""

@@ -1,29 +1,13 @@
-"""Which partitions a query reads: topics by name, topics by a pattern, or partitions one by one.
-
-A pattern may match any part of a name, as in Spark's connector: `^orders$` is one topic. RE2 reads it first, which
-knows Java's `\\p{…}` and `\\Q…\\E` and cannot be made slow; what it does not have (looking ahead and behind, back
-references) Python's `re` does. Java's possessive quantifiers work, its intersections of character classes
-(`[a-z&&[^b]]`) do not.
-"""
+"""Which partitions a query reads: topics by name, by a pattern (`base/topic_patterns`), or partitions one by one."""
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-
-import re2
 
 from penstock.base.identifiers import TopicPartition
+from penstock.base.topic_patterns import PatternError, topic_matcher
 from penstock.spark.given_options import OptionError, shown
-
-PATTERN_LENGTH_MAX = 10_000
-
-#: A class of characters that is not quoted, and one that begins within it (RE2's [:alpha:] does not).
-_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
-_NESTED = re.compile(r"(?<!\\)\[(?!:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +50,13 @@ class Subscription:
     def _matches(self) -> Callable[[str], bool]:
         if self.pattern is None:
             return frozenset(self.topics).__contains__
-        return _compiled(self.pattern)
+        return topic_matcher(self.pattern)
 
 
 def parse_pattern(option: str, text: str) -> str:
     """The pattern itself, if it can be used."""
-    if not text:
-        raise OptionError(option, "is empty; it is a regular expression for names of topics")
-    if len(text) > PATTERN_LENGTH_MAX:
-        raise OptionError(option, f"has more than {PATTERN_LENGTH_MAX} characters")
-    if "&&" in text or any(_NESTED.search(found[0][1:]) for found in _CLASS.finditer(text)):
-        raise OptionError(
-            option, f"{shown(text)}: Java's classes within classes, as in [a-z&&[^b]], cannot be used here"
-        )
     try:
-        _compiled(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise OptionError(option, f"{shown(text)} is not a regular expression that can be used here: {error}") from None
+        topic_matcher(text)
+    except PatternError as error:
+        raise OptionError(option, f"{shown(text)} {error}" if text else str(error)) from None
     return text
-
-
-@lru_cache(maxsize=16)
-def _compiled(text: str) -> Callable[[str], bool]:
-    settings = re2.Options()
-    settings.log_errors = False
-    try:
-        pattern = re2.compile(text, options=settings)
-    except re2.error:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            try:
-                pattern = re.compile(text, re.ASCII)
-            except Warning as warning:
-                raise re.error(str(warning)) from None
-    return lambda topic: pattern.search(topic) is not None

@@ -310,6 +310,18 @@ def test_unsigned_columns(mariadb: MariaDBServer) -> None:
         write(target, number(1), [rows_of((Decimal(1), -1), schema=schema)])
 
 
+@pytest.mark.mysql
+def test_an_engine_without_transactions(mariadb: MariaDBServer) -> None:
+    """A batch that fails in the middle would stay there in part."""
+    shop = Shop("mysql", mariadb.new_database())
+    shop.run("CREATE TABLE t (id bigint, name varchar(20), at bigint) ENGINE = MyISAM")
+    with pytest.raises(RelationalError, match=r"engine MyISAM.*no transactions.*ALTER TABLE t ENGINE = InnoDB"):
+        target_of(shop, NARROW)
+    shop.run("ALTER TABLE t ENGINE = InnoDB")
+    write(target_of(shop, NARROW), number(0), [rows_of((1, "a", 5), schema=NARROW)])
+    assert shop.rows() == [(1, "a", 5)]
+
+
 @pytest.mark.postgres
 def test_types_that_only_postgresql_has(postgresql: PostgreSQLServer) -> None:
     shop = Shop("postgresql", postgresql.new_database())

@@ -46,6 +46,8 @@ class TableShape:
     primary_key: tuple[str, ...] = ()
     unique_keys: tuple[tuple[str, ...], ...] = ()
     """columns that identify a row, the primary key included"""
+    engine_without_transactions: str | None = None
+    """MySQL: what keeps the table, if a batch could not go into it as one"""
 
     def column(self, name: str) -> Column | None:
         return next((each for each in self.columns if each.name == name), None)

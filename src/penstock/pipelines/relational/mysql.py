@@ -52,6 +52,7 @@ _SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION'",
+    "SET SESSION default_storage_engine = 'InnoDB'",  # what we make has transactions
 )
 
 _SIGNED: dict[str, DataType] = {
@@ -110,6 +111,10 @@ _COLUMNS = """
 _KEYS = """
     SELECT index_name, column_name, sub_part FROM information_schema.statistics
     WHERE table_schema = DATABASE() AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index"""
+#: The engine of a table if it has no transactions.
+_ENGINE = """
+    SELECT engine FROM information_schema.tables JOIN information_schema.engines USING (engine)
+    WHERE table_schema = DATABASE() AND table_name = %s AND COALESCE(transactions, 'NO') <> 'YES'"""
 
 _AWAY = (1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055)
 _LOGIN = (1044, 1045, 1049, 1698, 2059)
@@ -171,7 +176,8 @@ class MySQL:
                 partial.add(index)  # it is unique in its first characters
         primary = tuple(keys.get("PRIMARY", ()))
         unique = tuple(tuple(names) for index, names in keys.items() if index not in partial)
-        return TableShape(columns, primary, unique)
+        engines = self.run(connection, _ENGINE, (address.table,))
+        return TableShape(columns, primary, unique, engines[0][0] if engines else None)
 
     def column_type(self, spark_type: DataType, *, is_key: bool) -> str | None:
         if isinstance(spark_type, DecimalType):

@@ -165,6 +165,14 @@ def _spark_type(declared: str) -> DataType:
     return next((spark_type for word, spark_type in _TYPES if word in upper), StringType())
 
 
+def _why_not_opened(file: Path) -> str:
+    if file.exists():
+        return "it may not be opened"
+    if not file.parent.is_dir():
+        return "there is no such folder"
+    return "there is no such file (a sink makes one with the option create)"
+
+
 def _explained(error: sqlite3.Error, address: TableAddress) -> RelationalError:
     said = str(error)
     if "locked" in said or "busy" in said:
@@ -173,9 +181,7 @@ def _explained(error: sqlite3.Error, address: TableAddress) -> RelationalError:
             "longer with ?timeout=SECONDS in the address"
         )
     if "unable to open" in said:
-        return LoginRefused(
-            f"{address.database_shown}: there is no such file, or it may not be opened; the option create makes one"
-        )
+        return LoginRefused(f"{address.database_shown}: {_why_not_opened(Path(address.database))}")
     if "no such table" in said:
         return NoSuchTable(f"{address.database_shown}: {said}")
     if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.InterfaceError):

@@ -157,6 +157,11 @@ def _column_type(dialect: Dialect, name: str, spark_type: DataType, is_key: bool
 def compare(session: Session, options: TableSinkOptions, schema: StructType, shape: TableShape) -> Target:
     """The DataFrame beside the table; RelationalError."""
     address, columns = options.address, []
+    if shape.engine_without_transactions is not None:
+        raise RelationalError(
+            f"{address} is a table of the engine {shape.engine_without_transactions}, which has no transactions, so "
+            f"no batch can go into it as one: ALTER TABLE {address.table_shown} ENGINE = InnoDB"
+        )
     helping = {options.order_by, options.delete_when}
     for field in schema:
         found = shape.column(field.name)
