@@ -34,10 +34,13 @@ WAITS = 2000
 class Site:
     """A broker with two disks, and a compacted topic on one of them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, policy: str = "compact", **more: str) -> None:
         self.simulation = Simulation(seed, limit_s=100_000)
         self.machine = self.simulation.machine("broker")
-        self.broker = SimBroker(self.machine, SETTINGS)
+        self.policy = policy
+        self.broker = SimBroker(
+            self.machine, SETTINGS | {name.replace("_", "."): value for name, value in more.items()}
+        )
         self.world = self.simulation.machine("client").process("client").world
         self.client: Any = None
 
@@ -45,7 +48,7 @@ class Site:
         async def main() -> None:
             await self.broker.start()
             self.client = await SimClient.connect(self.world, "broker", PORT)
-            await self.client.create_topic("t", configs={"cleanup.policy": "compact"})
+            await self.client.create_topic("t", configs={"cleanup.policy": self.policy})
             await drive()
 
         with self.simulation:
@@ -74,7 +77,7 @@ class Site:
     async def read(self) -> dict[bytes | None, bytes | None]:
         found: dict[bytes | None, bytes | None] = {}
         offsets = []
-        for stored in await self.client.read_all("t", 0):
+        for stored in await self.client.read_all("t", 0, self.partition.log.start_offset):
             for record in read_records(memoryview(stored.content)):
                 found[record.key] = record.value
                 offsets.append(record.offset)
@@ -153,6 +156,33 @@ def test_a_sync_that_fails_ends_the_directory_and_not_the_log(ending: str) -> No
         await site.broker.start()
         site.client = await SimClient.connect(site.world, "broker", PORT)
         assert await site.read() == last
+        site.close_segment()
+        await site.until(site.is_compacted)
+        assert await site.read() == last
+
+    site.run(drive)
+
+
+@pytest.mark.parametrize("segments", [3, 6, 10])
+def test_what_retention_takes_from_a_round_is_no_failure_of_the_disk(segments: int) -> None:
+    site = Site(6, "compact,delete", log_cleaner_io_max_bytes_per_second="20000", log_retention_check_interval_ms="100")
+
+    async def drive() -> None:
+        last: dict[bytes | None, bytes | None] = {}
+        for _ in range(10):
+            last |= await site.write(20)
+            site.close_segment()
+        assert site.broker.running is not None
+        compactor = site.broker.running.broker.compactor
+        await site.until(lambda: compactor.running > 0)
+        await asyncio.sleep(0.3)
+        partition = site.partition
+        start = partition.log.segments[segments].base_offset
+        await site.broker.running.broker.partitions.delete_records(partition, start)
+        await site.until(lambda: partition.log.segments[0].base_offset >= start)
+        await asyncio.sleep(20)
+        assert site.directory.offline is None and not compactor.left_alone
+        last |= await site.write(3)
         site.close_segment()
         await site.until(site.is_compacted)
         assert await site.read() == last
