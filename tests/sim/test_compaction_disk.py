@@ -188,3 +188,29 @@ def test_what_retention_takes_from_a_round_is_no_failure_of_the_disk(segments: i
         assert await site.read() == last
 
     site.run(drive)
+
+
+def test_a_move_to_another_disk_ends_the_round_and_neither_disk() -> None:
+    site = Site(7, log_cleaner_io_max_bytes_per_second="20000")
+
+    async def drive() -> None:
+        last: dict[bytes | None, bytes | None] = {}
+        for _ in range(10):
+            last |= await site.write(20)
+            site.close_segment()
+        assert site.broker.running is not None
+        broker = site.broker.running.broker
+        await site.until(lambda: broker.compactor.running > 0)
+        await asyncio.sleep(0.3)
+        home = site.directory
+        target = FIRST if home.path == SECOND else SECOND
+        broker.replica_moves.begin(site.partition.name, target)
+        await site.until(lambda: site.directory is not home)
+        site.close_segment()  # the copy is one segment
+        await site.until(site.is_compacted)
+        assert home.offline is None and site.directory.offline is None and not broker.compactor.left_alone
+        assert await site.read() == last
+        names = site.machine.disk.list_dir(site.partition.log.folder)
+        assert not [name for name in names if ".cleaned" in name or ".swap" in name]
+
+    site.run(drive)
