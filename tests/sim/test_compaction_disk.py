@@ -214,3 +214,30 @@ def test_a_move_to_another_disk_ends_the_round_and_neither_disk() -> None:
         assert not [name for name in names if ".cleaned" in name or ".swap" in name]
 
     site.run(drive)
+
+
+def test_why_every_byte_went_is_on_record() -> None:
+    site = Site(8, "compact,delete", log_retention_check_interval_ms="100")
+    events: list[tuple[str, dict[str, Any]]] = []
+
+    async def drive() -> None:
+        assert site.broker.running is not None
+        partitions = site.broker.running.broker.partitions
+        partitions.record = lambda event, **fields: events.append((event, fields))
+        await site.write(20)
+        size_bytes = site.partition.log.size_bytes
+        site.close_segment()
+        await site.until(site.is_compacted)
+        left_bytes = site.partition.log.size_bytes
+        await partitions.delete_records(site.partition, 100)
+        await site.until(lambda: site.partition.log.segments[0].base_offset == 100)
+        await site.until(lambda: len(events) >= 2)
+        told = {event: fields for event, fields in events}
+        assert (told["log_compacted"]["why"], told["log_compacted"]["size_bytes"]) == (
+            "compaction",
+            size_bytes - left_bytes,
+        )
+        assert (told["segment_deleted"]["why"], told["segment_deleted"]["size_bytes"]) == ("start offset", left_bytes)
+        assert partitions.removed_bytes == {"compaction": size_bytes - left_bytes, "start offset": left_bytes}
+
+    site.run(drive)
