@@ -262,6 +262,7 @@ def test_every_problem_is_reported_at_once() -> None:
         ({"queued.max.request.bytes": "1000"}, "socket.request.max.bytes"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip.overrides"),
         ({"max.connections.per.ip.overrides": "a:b"}, "host:count"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1:5,some.host:3"}, "some.host is no address"),
         ({"cordoned.log.dirs": "/nowhere"}, "/nowhere is not in log.dirs"),
         ({"log.retention.ms": "0"}, "must be -1 (no limit) or at least 1"),
         ({"compression.gzip.level": "0"}, "must be 1 to 9, or -1"),

@@ -34,10 +34,13 @@ WAITS = 2000
 class Site:
     """A broker with two disks, and a compacted topic on one of them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, policy: str = "compact", **more: str) -> None:
         self.simulation = Simulation(seed, limit_s=100_000)
         self.machine = self.simulation.machine("broker")
-        self.broker = SimBroker(self.machine, SETTINGS)
+        self.policy = policy
+        self.broker = SimBroker(
+            self.machine, SETTINGS | {name.replace("_", "."): value for name, value in more.items()}
+        )
         self.world = self.simulation.machine("client").process("client").world
         self.client: Any = None
 
@@ -45,7 +48,7 @@ class Site:
         async def main() -> None:
             await self.broker.start()
             self.client = await SimClient.connect(self.world, "broker", PORT)
-            await self.client.create_topic("t", configs={"cleanup.policy": "compact"})
+            await self.client.create_topic("t", configs={"cleanup.policy": self.policy})
             await drive()
 
         with self.simulation:
@@ -74,7 +77,7 @@ class Site:
     async def read(self) -> dict[bytes | None, bytes | None]:
         found: dict[bytes | None, bytes | None] = {}
         offsets = []
-        for stored in await self.client.read_all("t", 0):
+        for stored in await self.client.read_all("t", 0, self.partition.log.start_offset):
             for record in read_records(memoryview(stored.content)):
                 found[record.key] = record.value
                 offsets.append(record.offset)
@@ -156,5 +159,85 @@ def test_a_sync_that_fails_ends_the_directory_and_not_the_log(ending: str) -> No
         site.close_segment()
         await site.until(site.is_compacted)
         assert await site.read() == last
+
+    site.run(drive)
+
+
+@pytest.mark.parametrize("segments", [3, 6, 10])
+def test_what_retention_takes_from_a_round_is_no_failure_of_the_disk(segments: int) -> None:
+    site = Site(6, "compact,delete", log_cleaner_io_max_bytes_per_second="20000", log_retention_check_interval_ms="100")
+
+    async def drive() -> None:
+        last: dict[bytes | None, bytes | None] = {}
+        for _ in range(10):
+            last |= await site.write(20)
+            site.close_segment()
+        assert site.broker.running is not None
+        compactor = site.broker.running.broker.compactor
+        await site.until(lambda: compactor.running > 0)
+        await asyncio.sleep(0.3)
+        partition = site.partition
+        start = partition.log.segments[segments].base_offset
+        await site.broker.running.broker.partitions.delete_records(partition, start)
+        await site.until(lambda: partition.log.segments[0].base_offset >= start)
+        await asyncio.sleep(20)
+        assert site.directory.offline is None and not compactor.left_alone
+        last |= await site.write(3)
+        site.close_segment()
+        await site.until(site.is_compacted)
+        assert await site.read() == last
+
+    site.run(drive)
+
+
+def test_a_move_to_another_disk_ends_the_round_and_neither_disk() -> None:
+    site = Site(7, log_cleaner_io_max_bytes_per_second="20000")
+
+    async def drive() -> None:
+        last: dict[bytes | None, bytes | None] = {}
+        for _ in range(10):
+            last |= await site.write(20)
+            site.close_segment()
+        assert site.broker.running is not None
+        broker = site.broker.running.broker
+        await site.until(lambda: broker.compactor.running > 0)
+        await asyncio.sleep(0.3)
+        home = site.directory
+        target = FIRST if home.path == SECOND else SECOND
+        broker.replica_moves.begin(site.partition.name, target)
+        await site.until(lambda: site.directory is not home)
+        site.close_segment()  # the copy is one segment
+        await site.until(site.is_compacted)
+        assert home.offline is None and site.directory.offline is None and not broker.compactor.left_alone
+        assert await site.read() == last
+        names = site.machine.disk.list_dir(site.partition.log.folder)
+        assert not [name for name in names if ".cleaned" in name or ".swap" in name]
+
+    site.run(drive)
+
+
+def test_why_every_byte_went_is_on_record() -> None:
+    site = Site(8, "compact,delete", log_retention_check_interval_ms="100")
+    events: list[tuple[str, dict[str, Any]]] = []
+
+    async def drive() -> None:
+        assert site.broker.running is not None
+        partitions = site.broker.running.broker.partitions
+        partitions.record = lambda event, **fields: events.append((event, fields))
+        await site.write(20)
+        size_bytes = site.partition.log.size_bytes
+        site.close_segment()
+        await site.until(site.is_compacted)
+        left_bytes = site.partition.log.size_bytes
+        await partitions.delete_records(site.partition, 100)
+        await site.until(lambda: site.partition.log.segments[0].base_offset == 100)
+        await site.until(lambda: len(events) >= 2)
+        told = {event: fields for event, fields in events}
+        assert (told["log_compacted"]["why"], told["log_compacted"]["size_bytes"]) == (
+            "compaction",
+            size_bytes - left_bytes,
+        )
+        assert (told["segment_deleted"]["why"], told["segment_deleted"]["size_bytes"]) == ("start offset", left_bytes)
+        assert partitions.removed_bytes == {"compaction": size_bytes - left_bytes, "start offset": left_bytes}
 
     site.run(drive)

@@ -72,7 +72,8 @@ LISTENING = Section("Listeners and connections", "Where clients connect, and how
             doc="How many connections one address may have open."),
     Setting(name="max.connections.per.ip.overrides", kind=Kind.STRING, default="", dynamic=CLUSTER_WIDE,
             check=matching(r"(\s*[^,\s]+:[0-9]+\s*(,\s*[^,\s]+:[0-9]+\s*)*)?", "a list of `host:count`"),
-            doc="Other limits than `max.connections.per.ip` for some addresses, as a list of `host:count`."),
+            doc="Other limits than `max.connections.per.ip` for some addresses, as a list of `address:count`; "
+                "names of hosts are not looked up, and refused."),
     Setting(name="max.connection.creation.rate", kind=Kind.INT, default=INT_MAX, check=at_least(0),
             dynamic=CLUSTER_WIDE, per_listener=True,
             doc="How many new connections are accepted in a second, in all or on one listener; more wait."),

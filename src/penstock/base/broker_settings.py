@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock.base import broker_rows_clients, broker_rows_log, broker_rows_security, broker_rows_server
+from penstock.base.addresses import is_address
 from penstock.base.ignored_settings import IGNORED_SETTINGS, REFUSED_SETTINGS
 from penstock.base.listeners import parse_listeners
 from penstock.base.pending_settings import PENDING_SETTINGS
@@ -172,6 +173,10 @@ def _limit_problems(settings: Settings) -> list[str]:
     problems = []
     if settings.integer("max.connections.per.ip") == 0 and not settings.text("max.connections.per.ip.overrides"):
         problems.append("max.connections.per.ip can be 0 only if max.connections.per.ip.overrides allows some hosts")
+    hosts = [each.strip().rpartition(":")[0] for each in settings.text("max.connections.per.ip.overrides").split(",")]
+    names = [host for host in hosts if host and not is_address(host.strip("[]"))]
+    if names:
+        problems.append(f"max.connections.per.ip.overrides: {', '.join(names)} is no address: names are not looked up")
     folders = set(settings.list("log.dirs"))
     unknown = [folder for folder in settings.list("cordoned.log.dirs") if folder != "*" and folder not in folders]
     if unknown:

@@ -217,7 +217,12 @@ class Compactor:
             await asyncio.sleep(PAUSED_S)
             return
         size_bytes = max(STEP_BYTES_MIN, self._settings().integer("log.cleaner.io.buffer.size") // threads)
-        done_bytes = await self._beside(partial(compaction.step, size_bytes))
+        try:
+            done_bytes = await self._beside(partial(compaction.step, size_bytes))
+        except (DamagedLog, CompactionError, FileNotFoundError) as error:
+            if compaction.is_overtaken:
+                raise _Abandoned from error
+            raise
         now_s = self._world.clock.monotonic()
         self._paid_until_s = max(now_s, self._paid_until_s) + done_bytes / rate
         while (wait_s := self._paid_until_s - self._world.clock.monotonic()) > LOOK_S_MIN and not self._is_stopping:

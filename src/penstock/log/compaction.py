@@ -84,6 +84,12 @@ class Compaction:
                 break
         return self.read_bytes + self.written_bytes - before
 
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the log has lost segments of this round meanwhile, to retention or a cut: that a step does not find
+        one, or finds half of it, is no fault of the disk then. On the loop."""
+        return self._log.cuts != self._cuts or self._log.segments[0].base_offset > self.first_offset
+
     def exchanged(self) -> None:
         """The segment that was ready is in its place, and the round may go on."""
         assert self.exchange is not None
