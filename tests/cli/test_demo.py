@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from penstock.cli.demo import RESULTS_S_MAX, Ending
 from penstock.cli.demo_orders import ITEMS, Kind
 from penstock.cli.demo_pipeline import DATABASE, PARQUET_FOLDER, lay_out, newest_revenue, parquet_size
 from penstock.cli.demo_view import Sight, line, next_steps, picture, sent_text
@@ -96,6 +97,18 @@ def test_the_next_steps_can_be_taken_as_they_are(tmp_path: Path, monkeypatch: py
     assert done.stdout == "('12:00', 'tea', 7, 52.5)\n"
 
 
+def test_the_time_counts_from_the_first_results() -> None:
+    ending = Ending(10)
+    times = [(0, False, False), (30, True, False), (90, True, False), (95, True, True), (104, True, True)]
+    assert not any(ending.is_over(now_s, runs=runs, moves=lambda: moves) for now_s, runs, moves in times)  # noqa: B023
+    assert ending.is_over(106, runs=True, moves=lambda: True)
+    late = Ending(10)
+    assert not late.is_over(0, runs=True, moves=lambda: False)
+    assert not late.is_over(RESULTS_S_MAX + 1, runs=True, moves=lambda: False)
+    assert late.is_over(RESULTS_S_MAX + 12, runs=True, moves=lambda: False)
+    assert not Ending(None).is_over(1e9, runs=True, moves=lambda: True)
+
+
 def line_of_start(folder: Path) -> str:
     console = Console(record=True, width=140, file=sys.stderr)
     console.print(picture(Sight("127.0.0.1:1", folder, {}), ""))
@@ -134,8 +147,7 @@ def test_from_nothing_to_nothing(tmp_path: Path, seconds: int | None) -> None:
     assert program.returncode == 0, err
     assert "orders sent" in out
     assert processes_with(str(tmp_path)) == []
-    if seconds is None:
-        assert newest_revenue(folder, 1) and parquet_size(folder)[0]
+    assert newest_revenue(folder, 1) and parquet_size(folder)[0]
 
 
 def all_move(text: str) -> bool:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +42,8 @@ PARTITIONS = 2
 READY = "penstock ready "
 START_S_MAX = 60.0
 PIPELINE_S_MAX = 240.0
+#: So long a slow machine may take for its first results.
+RESULTS_S_MAX = 180.0
 STOP_S_MAX = 60.0
 STARTS_MAX = 4
 STEP_S = 0.5
@@ -54,7 +57,7 @@ def demo(
     seconds: Annotated[
         float | None,
         typer.Option(
-            "--seconds", metavar="N", min=1, help="End after so long, once the pipeline runs.", show_default="Ctrl-C"
+            "--seconds", metavar="N", min=1, help="End so long after the first results.", show_default="Ctrl-C"
         ),
     ] = None,
     orders_per_s: Annotated[float, typer.Option("--rate", metavar="N", min=1, help="Orders per second.")] = 100,
@@ -227,20 +230,39 @@ class _Shown:
         )
 
 
+@dataclass(slots=True)
+class Ending:
+    """When it ends by itself: so long after the first results, or if none come, after the time that they may take."""
+
+    seconds: float | None
+    runs_since_s: float | None = None
+    end_at_s: float | None = None
+
+    def is_over(self, now_s: float, *, runs: bool, moves: Callable[[], bool]) -> bool:
+        """Whether it is time to go."""
+        if self.seconds is None:
+            return False
+        if runs and self.runs_since_s is None:
+            self.runs_since_s = now_s
+        if self.end_at_s is None and self.runs_since_s is not None:
+            is_late = now_s - self.runs_since_s > RESULTS_S_MAX
+            self.end_at_s = now_s + self.seconds if is_late or moves() else None
+        return self.end_at_s is not None and now_s > self.end_at_s
+
+
 def _show(shown: _Shown, asked: threading.Event, seconds: float | None) -> None:
     """Until Ctrl-C, the end of the time, or the end of the pipeline, which is a failure."""
-    ends = "Ctrl-C ends it" if seconds is None else f"ends after {seconds:g} s, or with Ctrl-C"
+    ends = "Ctrl-C ends it" if seconds is None else f"ends {seconds:g} s after the first results, or with Ctrl-C"
     started_s = time.monotonic()
-    end_at_s: float | None = None
+    ending = Ending(seconds)
     with _screen(shown, ends) as draw:
         while not asked.is_set():
             status, now_s = shown.pipeline.status, time.monotonic()
             shown.pipeline.keep_running()
-            if end_at_s is None and seconds is not None and status is not None and status.state is State.RUNNING:
-                end_at_s = now_s + seconds  # counted from the first time it runs
             if status is None and now_s - started_s > PIPELINE_S_MAX:
                 raise Failure(f"the pipeline was not ready after {PIPELINE_S_MAX:g} s")
-            if end_at_s is not None and now_s > end_at_s:
+            runs = status is not None and status.state is State.RUNNING
+            if ending.is_over(now_s, runs=runs, moves=lambda: shown.look().moves):
                 return
             draw()
             asked.wait(STEP_S)

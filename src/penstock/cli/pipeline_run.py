@@ -13,12 +13,12 @@ from penstock.cli.failure import ExitCode, Failure
 from penstock.cli.options import Json, key_values
 from penstock.cli.output import note, print_json, print_line
 from penstock.cli.pipeline_options import Master, SparkSettings, StateFolder
+from penstock.cli.pipeline_session import STOPS, open_session
 from penstock.cli.pipeline_view import open_view
 from penstock.pipelines.checking import check_pipeline
 from penstock.pipelines.reading import read_file
 from penstock.pipelines.reading_nodes import PipelineMistakes
 from penstock.pipelines.running import Run
-from penstock.pipelines.running_session import make_session
 from penstock.pipelines.specification import Pipeline
 from penstock.pipelines.status import AlreadyRunning, State, default_state_folder, held_lock
 
@@ -32,7 +32,7 @@ def check(file: File, as_json: Json = False, master: Master = None, conf: SparkS
     except PipelineMistakes as found:
         _tell_mistakes(file, [asdict(each) for each in found.mistakes], [], "", as_json)
         return
-    spark = make_session(pipeline, master or "local[1]", key_values(conf, "--conf"))
+    spark = open_session(pipeline, master or "local[1]", key_values(conf, "--conf"))
     try:
         findings = check_pipeline(spark, pipeline)
     finally:
@@ -86,10 +86,10 @@ def run(
 def _run(
     pipeline: Pipeline, folder: Path, once: bool, as_json: bool, master: str | None, settings: dict[str, str]
 ) -> None:
-    spark = make_session(pipeline, master, settings)
+    spark = open_session(pipeline, master, settings)
     try:
         running = Run(spark, pipeline, folder)
-        for number in (signal.SIGINT, signal.SIGTERM):  # after Spark, which has a handler of its own
+        for number in STOPS:  # after Spark, which has a handler of its own
             signal.signal(number, lambda *_: running.stop())
         with open_view(as_json=as_json) as show:
             last = running.run(once=once, show=show)
