@@ -263,10 +263,19 @@ class MariaDBServer(_Server):
             "init.sql",
             f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON *.* TO '{USER}'@'%';\n",
         )
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        if os.getuid() == 0:
+            shutil.chown(temporary, self.runs_as)
         self._do(
-            MARIADB_INSTALLER, "--no-defaults", f"--datadir={self.folder / 'data'}", "--skip-test-db",
+            MARIADB_INSTALLER, "--no-defaults", f"--datadir={self.folder / 'data'}", self._temporary, "--skip-test-db",
             "--auth-root-authentication-method=normal", "--skip-name-resolve",
         )  # fmt: skip
+
+    @property
+    def _temporary(self) -> str:
+        """A folder of its own for temporary tables: a server that starts removes all that it finds."""
+        return f"--tmpdir={self.folder / 'tmp'}"
 
     def _command(self) -> list[str]:
         settings = {
@@ -277,7 +286,12 @@ class MariaDBServer(_Server):
             "init-file": str(self.folder / "init.sql"),
             **self._settings,
         }
-        return [str(MARIADB_PROGRAM), "--no-defaults", *(f"--{name}={value}" for name, value in settings.items())]
+        return [
+            str(MARIADB_PROGRAM),
+            "--no-defaults",
+            self._temporary,
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ]
 
     def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
         return pymysql.connect(
