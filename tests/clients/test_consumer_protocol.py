@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaError, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from .client import DEFAULT_REPLICAS
@@ -62,14 +71,18 @@ class Reader:
                 **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )
-        self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.rebalances += bool(partitions)
         self.owned |= {(each.topic, each.partition) for each in partitions}
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.commit(consumer)
+        with suppress(*(() if self.is_open else (KafkaException,))):  # one that leaves may have been thrown out before
+            self.commit(consumer)
+        self.owned -= {(each.topic, each.partition) for each in partitions}
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned -= {(each.topic, each.partition) for each in partitions}
 
     def commit(self, consumer: Consumer | None = None) -> None:

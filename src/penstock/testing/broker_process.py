@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 READY = "penstock ready kafka="
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
 PORT_TRIES = 5
 LOG_LINES_SHOWN = 60
